@@ -19,7 +19,7 @@ ROOT = Path(jaxpe.__file__).parent
 # Each package may import those above it, and itself.
 FLOORS = (
     ("_core",),
-    ("rope",),
+    ("plans",),
     ("geometry", "conformance"),
     ("encodings",),
     ("ntk", "spectral", "plot"),

@@ -13,8 +13,7 @@ from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
 from jaxpe.data.tokens.vocabulary import most_frequent, refuse_undivided
 from jaxpe.encodings.analysis.power_law import exponent
 from jaxpe.geometry.checks import check_confidence
-from jaxpe.report.text import percent, visible
-from jaxpe.rope.scaling import (
+from jaxpe.plans.scaling import (
     DynamicScaling,
     LinearScaling,
     LongRopeScaling,
@@ -22,6 +21,7 @@ from jaxpe.rope.scaling import (
     YarnScaling,
     check_scaling,
 )
+from jaxpe.report.text import percent, visible
 from jaxpe.theory.divergences import kl_ratio
 from jaxpe.training.config import check_config
 from tests.nn.models import config

@@ -198,7 +198,7 @@ OTHER_SENSES = {
     ("docs/counting.md", "readers"),
     ("docs/rope-configuration.md", "readers"),
     ("docs/theory.md", "intrinsic dimensions"),
-    ("jaxpe/rope/options.py", "readers"),
+    ("jaxpe/plans/options.py", "readers"),
 }
 
 

@@ -32,7 +32,7 @@ from experiments.benchmarks.training_options import (
 )
 from jaxpe import nn
 from jaxpe.conformance import PositionMonitor
-from jaxpe.rope import simple_plan
+from jaxpe.plans import simple_plan
 
 WIDTH, LOOKED_AT = DIM // HEADS, 2
 STEP, ONE, ALL = "step", "one layer", "all layers"

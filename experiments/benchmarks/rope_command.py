@@ -18,7 +18,7 @@ from experiments.benchmarks import _contest as contest
 
 def main() -> None:
     options = contest.options_of(__doc__, rounds=9)
-    published = json.loads((contest.ROOT / "tests" / "rope" / "published.json").read_text())
+    published = json.loads((contest.ROOT / "tests" / "plans" / "published.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(published["Llama 3.1 8B"]))

@@ -2,7 +2,7 @@
 
 Three sources of truth, all stored with the tests: what the classes of the newest transformers do
 (`tools/parity/make_rope_classes.py`), right values of configurations that users reported
-(`tests/rope/threads.json`), and what the classes compute after each positional key was dropped,
+(`tests/plans/threads.json`), and what the classes compute after each positional key was dropped,
 misspelt or moved (`tools/parity/make_rope_mutations.py`).
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import Run, main
-from jaxpe.rope import RopeOptions, explain_rope
-from tests.rope import test_mutations as mutations
-from tests.rope import test_threads as threads
-from tests.rope.agreement import Verdict, classes, read, verdicts
-from tests.rope.test_classes import OF_OTHERS
+from jaxpe.plans import RopeOptions, explain_rope
+from tests.plans import test_mutations as mutations
+from tests.plans import test_threads as threads
+from tests.plans.agreement import Verdict, classes, read, verdicts
+from tests.plans.test_classes import OF_OTHERS
 
 OUTCOMES = ("right", "named", "not judged", "refused", "wrong")
 QUICK = 20  # mutations of a configuration that a quick run takes

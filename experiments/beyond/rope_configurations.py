@@ -1,6 +1,6 @@
 """What published rotary configurations mean, and where the programs that read them disagree.
 
-Eighteen configurations as models publish them (`tests/rope/published.json`), and seventeen of what
+Eighteen configurations as models publish them (`tests/plans/published.json`), and seventeen of what
 goes wrong (`reported.json`): of threads of users where these are named, else made to show one
 cause. Each is read by the rules of all programs of `jaxpe rope`.
 """
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from experiments.common import Run, main
+from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.plans.programs.table import READERS
 from jaxpe.report.rope.text import differing_programs
-from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.rope.programs.table import READERS
 
-TESTS = Path(__file__).parents[2] / "tests" / "rope"
+TESTS = Path(__file__).parents[2] / "tests" / "plans"
 # Codes of what is true of most files, and no fault of any.
 QUIET = {"kinds_of_layers", "reported", "low_precision", "float32_precision", "refused_by_some"}
 

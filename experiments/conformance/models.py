@@ -18,7 +18,7 @@ class Layer(NamedTuple):
     """Sizes and positional scheme of one layer.
 
     Attributes:
-        config: fields of its config.json, for `jaxpe.rope.read_config`.
+        config: fields of its config.json, for `jaxpe.plans.read_config`.
         plan: index of its group of layers.
         scheme: "rotary", "none", "alibi" or "t5".
         width: width of a head of queries and keys; `rotated`: entries that rotate.

@@ -23,7 +23,7 @@ from experiments.conformance.models import LAYERS, Layer, Port
 from experiments.conformance.mutants import MUTANTS, Mutant
 from experiments.conformance.right import IMPLEMENTATIONS
 from jaxpe.conformance import Conformance, alibi_bias, check_attention, check_rotary, t5_bias
-from jaxpe.rope import LayerPlan, read_config
+from jaxpe.plans import LayerPlan, read_config
 
 TORCH = Path(__file__).parents[2] / "tests" / "parity" / "conformance.json"
 PROMPT, WORDS, WIDTH, CLOSE = 8, 24, 64, 1e-3

@@ -14,7 +14,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe.conformance import Conformance, alibi_bias, check_attention, check_rotary
-from jaxpe.rope import simple_plan
+from jaxpe.plans import simple_plan
 
 HEADS, KEYS, WIDTH = 4, 2, 32
 

@@ -15,9 +15,9 @@ from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
 from jaxpe.cli.pages import FIGURE_OPTIONS, print_advice
 from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
+from jaxpe.plans import Finding, RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report.rope.text import ROPE_LEGEND, recipe_scope, thread_address
 from jaxpe.report.style import FigureFormat, FigureStyle
-from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
 
 NOT_JUDGED = 3  # exit code
 

@@ -27,7 +27,7 @@ from jaxpe.conformance.diagnosis import (
 )
 from jaxpe.conformance.reference import Attention, Bias, Inputs, layer_attention
 from jaxpe.conformance.result import Conformance
-from jaxpe.rope import LayerPlan
+from jaxpe.plans import LayerPlan
 
 # Checks of `check_attention`, in their order; paths are checked by their names.
 ATTENTION_CHECKS = (
@@ -65,7 +65,7 @@ def check_attention(
             `[batch, n_q, heads, value_dim]`. If it takes `key_positions`, decoding and shards are
             checked; if it takes `segments` (1 for the first document, 0 for padding), padding and
             packing; with both, it takes `key_segments`, too.
-        plan: plan of the layer, from `jaxpe.rope`.
+        plan: plan of the layer, from `jaxpe.plans`.
         heads: number of heads of queries.
         key_value_heads: number of heads of keys and values, default: `heads`.
         value_dim: width of a value, default: `head_dim`.
@@ -86,7 +86,7 @@ def check_attention(
             unknown check.
 
     >>> import jaxpe
-    >>> plan = jaxpe.rope.simple_plan(head_dim=8)
+    >>> plan = jaxpe.plans.simple_plan(head_dim=8)
     >>> def without_positions(q, k, v, positions):
     ...     logits = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(8)
     ...     logits = np.where(np.tri(q.shape[1], dtype=bool), logits, -np.inf)

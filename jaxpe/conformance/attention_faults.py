@@ -24,7 +24,7 @@ from jaxpe.conformance.reference import (
     published_slopes,
     turned,
 )
-from jaxpe.rope import LayerPlan, simple_plan
+from jaxpe.plans import LayerPlan, simple_plan
 
 _NEAR = 100  # largest position and shift of tokens whose positions are read from the output
 _SIDES = (  # masks may count by faulty positions as well

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxpe.rope import LayerPlan
+from jaxpe.plans import LayerPlan
 
 TOKENS = np.arange(16)
 # Documents of two rows, 0 for padding.

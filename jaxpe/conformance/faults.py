@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.conformance.diagnosis import Hypothesis, Trial
 from jaxpe.conformance.reference import Rotation, entry_pairs, section_axes
-from jaxpe.rope import LayerPlan
+from jaxpe.plans import LayerPlan
 
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 

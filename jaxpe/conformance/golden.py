@@ -13,8 +13,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file
 from jaxpe._core.results import npz_bytes
 from jaxpe.conformance.reference import Rotation, plan_rotation
-from jaxpe.rope import LayerPlan, RopeOptions
-from jaxpe.rope.job import read_plans
+from jaxpe.plans import LayerPlan, RopeOptions
+from jaxpe.plans.job import read_plans
 
 VERSION = 1
 _POSITIONS = (0, 1, 2, 2**15, 2**20)
@@ -46,12 +46,12 @@ def golden_vectors(
     vectors" of the documentation describes them. Groups without rotation have a `reason`.
 
     Args:
-        plans: plan, or plans, from `jaxpe.rope`.
+        plans: plan, or plans, from `jaxpe.plans`.
         long_plans: plans for texts of 2^20 + 1 positions; groups that differ are written twice.
         context: length n that adds positions n − 1 and n, as the lengths in the plans do.
         **about: further entries of the result, such as `source="config.json"`.
 
-    >>> from jaxpe.rope import simple_plan
+    >>> from jaxpe.plans import simple_plan
     >>> group = golden_vectors(simple_plan(head_dim=4, base=100.0))["groups"][0]
     >>> group["positions"].tolist()
     [0, 1, 2, 2047, 2048, 32768, 1048576]

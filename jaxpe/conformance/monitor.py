@@ -9,7 +9,7 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
 from jaxpe.conformance.reference import Inputs, layer_attention, plan_rotation
-from jaxpe.rope.result import LayerPlan
+from jaxpe.plans.result import LayerPlan
 
 SINK_RATIO, SINK_VOTERS = 10, 8
 BANDS = ("under_1", "1-10", "10-100", "100-1000", "over_1000")  # rounds in the trained length
@@ -38,7 +38,7 @@ class PositionMonitor:
     under 20 keys do not vote. A key needs 8 votes. So local attention alone has no sinks.
 
     Attributes:
-        plan: plan of the layer, such as `jaxpe.rope.simple_plan(head_dim=64, base=1e4)`.
+        plan: plan of the layer, such as `jaxpe.plans.simple_plan(head_dim=64, base=1e4)`.
         every: steps between two looks.
         log: function of the numbers and the step, such as `run.log` of W&B; None for none.
         name: first part of all names, such as "layer_3".
@@ -46,8 +46,8 @@ class PositionMonitor:
         causal: whether queries ignore later keys.
         scale: factor on logits; None for 1/√head_dim.
 
-    >>> import numpy as np, jaxpe.rope
-    >>> monitor = PositionMonitor(jaxpe.rope.simple_plan(head_dim=8, base=1e4), every=100)
+    >>> import numpy as np, jaxpe.plans
+    >>> monitor = PositionMonitor(jaxpe.plans.simple_plan(head_dim=8, base=1e4), every=100)
     >>> q, k = np.random.default_rng(0).normal(size=(2, 2, 32, 4, 8))
     >>> numbers = monitor.look(0, queries=q, keys=k) if monitor.due(0) else {}
     >>> numbers["position/sinks/heads"]

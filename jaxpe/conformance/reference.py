@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.rope import LayerPlan, QueryScaling
+from jaxpe.plans import LayerPlan, QueryScaling
 
 # Bias of attention from positions of queries and keys, `[batch, n]`: `[batch, heads, n_q, n_k]`.
 Bias = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -97,13 +97,13 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
     """Rotation of a layer's heads; None for layers that do not rotate.
 
     Args:
-        plan: plan of the layer, from `jaxpe.rope`.
+        plan: plan of the layer, from `jaxpe.plans`.
 
     Raises:
         InputError: a plan without frequencies, such as of a tower that learns them, or sections
             that do not add up to the pairs.
 
-    >>> from jaxpe.rope import simple_plan
+    >>> from jaxpe.plans import simple_plan
     >>> plan_rotation(simple_plan(head_dim=4, base=100.0)).frequencies.tolist()
     [[1.0, 1.0], [0.1, 0.1]]
     """

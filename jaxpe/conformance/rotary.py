@@ -26,7 +26,7 @@ from jaxpe.conformance.diagnosis import (
 from jaxpe.conformance.faults import fitted_bases, moved, position_faults, rotation_faults
 from jaxpe.conformance.reference import Rotation, plan_rotation
 from jaxpe.conformance.result import Conformance
-from jaxpe.rope import LayerPlan
+from jaxpe.plans import LayerPlan
 
 # Checks of `check_rotary`, in their order.
 ROTARY_CHECKS = (
@@ -63,8 +63,8 @@ def check_rotary(
         apply: function of heads x, `[batch, n, heads, head_dim]`, and integer positions,
             `[batch, n]`, or `[batch, n, axes]` for a plan with sections. It returns rotated heads
             of the same shape, as an array of any framework.
-        plan: plan of the layer, from `jaxpe.rope.read_config(...).plan()` or
-            `jaxpe.rope.simple_plan`.
+        plan: plan of the layer, from `jaxpe.plans.read_config(...).plan()` or
+            `jaxpe.plans.simple_plan`.
         rerotate: function of rotated heads, their positions and new positions, as for a cache that
             moves; None without one.
         convert: function that makes an array of the framework from a NumPy array, such as
@@ -77,7 +77,7 @@ def check_rotary(
         InputError: a plan whose layers do not rotate along one axis, or an unknown check.
 
     >>> import jaxpe
-    >>> plan = jaxpe.rope.simple_plan(head_dim=8)
+    >>> plan = jaxpe.plans.simple_plan(head_dim=8)
     >>> def interleaved(x, positions):
     ...     angles = positions[..., None, None] * 10000.0 ** (-np.arange(4) / 4)
     ...     a, b, cos, sin = x[..., ::2], x[..., 1::2], np.cos(angles), np.sin(angles)

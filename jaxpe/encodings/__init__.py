@@ -98,8 +98,8 @@ from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
-from jaxpe.rope.longrope2 import critical_dimension, longrope2_scaling
-from jaxpe.rope.scaling import (
+from jaxpe.plans.longrope2 import critical_dimension, longrope2_scaling
+from jaxpe.plans.scaling import (
     ClippedScaling,
     DynamicScaling,
     DypeScaling,

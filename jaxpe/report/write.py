@@ -48,7 +48,7 @@ def write(
     are removed. Equal results give equal bytes.
 
     Args:
-        result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
+        result: result of `jaxpe.plans`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
             `audit`, `attention`, `bench`, `extrapolation`, `inspect`, `inspections`,
             `training_run` or `comparison`.
         directory: folder for the files.
@@ -85,7 +85,7 @@ def figures(result: Any, *, style: FigureStyle = "screen") -> dict[str, "matplot
         MissingExtraError: without the extra `report`.
         TypeError: a result without a view.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> drawn = figures(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     >>> {name: figure.axes[0].get_ylabel() for name, figure in drawn.items()}
     {'wavelengths': 'wavelength, positions', 'precision': 'error, radians'}
@@ -103,7 +103,7 @@ def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:
     Raises:
         TypeError: a result without a view.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> advice(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     []
     """
@@ -121,7 +121,7 @@ def job_name(result: Any) -> str:
     Raises:
         TypeError: a result without a view.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> job_name(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     'rope'
     """
@@ -129,7 +129,7 @@ def job_name(result: Any) -> str:
     job = next((name for name in names if name != "analysis"), "")
     if package != "jaxpe" or job not in _VIEWS:
         raise TypeError(
-            f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.rope "
+            f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.plans "
             f"({', '.join(_VIEWS)})"
         )
     return job

@@ -14,7 +14,7 @@ from jaxpe.conformance.attention_faults import _slope_faults
 from jaxpe.conformance.diagnosis import Hypothesis, Trial, diagnose
 from jaxpe.conformance.reference import Alibi, published_slopes
 from jaxpe.encodings import alibi, attend, identity, mrope, rope, t5
-from jaxpe.rope import LayerPlan, QueryScaling, simple_plan
+from jaxpe.plans import LayerPlan, QueryScaling, simple_plan
 
 PLAN = simple_plan(head_dim=16, base=1e4, context=2048)
 HEADS = {"heads": 4, "key_value_heads": 2}

@@ -11,10 +11,10 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.conformance import NotJudgedError, golden_vectors, write_golden
 from jaxpe.encodings import mrope, rope
-from jaxpe.rope import simple_plan
-from jaxpe.rope.families import _table
-from tests.rope.agreement import classes
-from tests.rope.conftest import read
+from jaxpe.plans import simple_plan
+from jaxpe.plans.families import _table
+from tests.plans.agreement import classes
+from tests.plans.conftest import read
 
 MEGABYTE = 1_000_000
 SCHEMA = importlib.resources.files("jaxpe.conformance").joinpath("golden.schema.json")

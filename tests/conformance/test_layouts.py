@@ -8,10 +8,10 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.reference import plan_rotation
-from jaxpe.rope import read_config, simple_plan
-from jaxpe.rope.job import read_plans
-from tests.rope.agreement import classes, written
-from tests.rope.test_axial import CASES, groups_of, of_case
+from jaxpe.plans import read_config, simple_plan
+from jaxpe.plans.job import read_plans
+from tests.plans.agreement import classes, written
+from tests.plans.test_axial import CASES, groups_of, of_case
 
 PARITY = Path(__file__).parents[1] / "parity"
 SECTIONS = json.loads((PARITY / "rope_sections.json").read_text())["cases"]

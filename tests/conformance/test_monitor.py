@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.conformance import PositionMonitor
 from jaxpe.conformance.monitor import positional_score, semantic_score
 from jaxpe.conformance.reference import Inputs, layer_attention
-from jaxpe.rope import simple_plan
+from jaxpe.plans import simple_plan
 
 PLAN = simple_plan(head_dim=8, base=100.0, context=64)
 WHOLE = {"rows": 99, "heads": 99, "queries": 999}  # no sampling

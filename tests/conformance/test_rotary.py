@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe.rope
+import jaxpe.plans
 from jaxpe import InputError
 from jaxpe.conformance import ROTARY_CHECKS, check_rotary
 from jaxpe.conformance.diagnosis import Trial
@@ -19,10 +19,10 @@ from jaxpe.conformance.faults import rotation_faults
 from jaxpe.conformance.reference import plan_rotation
 from jaxpe.conformance.rotary import RotaryInputs
 from jaxpe.encodings import rope, rope_from_hf
-from jaxpe.rope import LayerPlan, read_config, simple_plan
+from jaxpe.plans import LayerPlan, read_config, simple_plan
 
 PLAN = simple_plan(head_dim=16, base=1e4, context=2048)
-FAMILIES = Path(jaxpe.rope.__file__).with_name("families.toml")
+FAMILIES = Path(jaxpe.plans.__file__).with_name("families.toml")
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
 
 

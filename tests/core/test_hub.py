@@ -18,7 +18,7 @@ from jaxpe._core.hub import local_model_options, model_folder, model_name
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.nn import trunk
-from jaxpe.rope import RopeOptions
+from jaxpe.plans import RopeOptions
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 library = pytest.importorskip("huggingface_hub")

@@ -30,7 +30,7 @@ from jaxpe.nn import (
     padded_positions,
     parameter_count,
 )
-from jaxpe.rope.scaling import ResonanceScaling, YarnScaling
+from jaxpe.plans.scaling import ResonanceScaling, YarnScaling
 from tests.nn.models import shapes_of
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4

@@ -35,7 +35,7 @@ from jaxpe.encodings import (
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.phases import phases
-from jaxpe.rope.scaling import scaling_from_hf
+from jaxpe.plans.scaling import scaling_from_hf
 
 N, HEADS, DIM = 6, 2, 16
 PLACES = np.array([0, 3, 4, 9, 2, 25])

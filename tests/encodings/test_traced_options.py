@@ -15,7 +15,7 @@ import pytest
 import jaxpe
 from jaxpe import encodings
 from jaxpe.encodings.base import encoding_at
-from jaxpe.rope import scaling
+from jaxpe.plans import scaling
 from tests.unchecked import unchecked
 
 DIM, HEADS, HEAD_DIM, N = 16, 2, 8, 6

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.rope import RopeOptions, explain_rope
+from jaxpe.plans import RopeOptions, explain_rope
 
 STORED = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "parity" / "rope_mutations.json.gz").read_bytes())

@@ -1,6 +1,6 @@
 """Every class of the newest transformers, with every stored variation."""
 
-from tests.rope.agreement import verdicts
+from tests.plans.agreement import verdicts
 
 
 def test_no_class_differs(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe.cli import rope
-from jaxpe.rope.families import find_family
-from jaxpe.rope.fields import is_positional
+from jaxpe.plans.families import find_family
+from jaxpe.plans.fields import is_positional
 from tests.hardening.rope_mutations import CONFIGURATIONS
-from tests.rope.conftest import add_value, read
+from tests.plans.conftest import add_value, read
 
 FILES = {name: one["fields"] for name, one in CONFIGURATIONS.items()}
 INPUTS = [one["input"] for one in read("threads").values() if "input" in one]

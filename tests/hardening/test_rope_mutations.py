@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxpe.rope.fields import is_positional
+from jaxpe.plans.fields import is_positional
 from tests.hardening.rope_mutations import CONFIGURATIONS, judged
 
 PARTS = 8  # tests that the configurations are shared among

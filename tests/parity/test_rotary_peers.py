@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe.rope.scaling import scaling_from_hf
+from jaxpe.plans.scaling import scaling_from_hf
 
 
 @cache

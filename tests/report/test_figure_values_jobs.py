@@ -18,12 +18,12 @@ from jaxpe.analysis.extrapolation import SeedInterval
 from jaxpe.analysis.extrapolation.forecast import ProgramSeconds
 from jaxpe.analysis.training_run import Evaluation
 from jaxpe.encodings import EncodingProperties
+from jaxpe.plans import RopeOptions, explain_rope
 from jaxpe.report import comparison, corpora, training_figures
 from jaxpe.report.audit import figures as audit
 from jaxpe.report.bench import page as bench
 from jaxpe.report.extrapolation import figures as extrapolation
 from jaxpe.report.rope import figures as rope
-from jaxpe.rope import RopeOptions, explain_rope
 from tests.analysis.test_bench import cell
 from tests.report import test_extrapolation as cells
 from tests.report.test_figure_values import band, bars, curve, same, spans

@@ -35,6 +35,10 @@ from jaxpe.analysis.inspections import (
     usual_range,
 )
 from jaxpe.conformance.monitor import _shares_and_sinks
+from jaxpe.plans import Finding, RopeOptions
+from jaxpe.plans.checks import Case, length_codes, model_codes
+from jaxpe.plans.job import read_plans
+from jaxpe.plans.result import Disagreement, PhaseError
 from jaxpe.report import training_figures, training_run
 from jaxpe.report.attention import figures as attention_figures
 from jaxpe.report.attention import text as attention_text
@@ -45,10 +49,6 @@ from jaxpe.report.inspect import advice as inspect_advice
 from jaxpe.report.inspect.summary import measure_texts
 from jaxpe.report.inspections import inspections_rows, inspections_summary
 from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
-from jaxpe.rope import Finding, RopeOptions
-from jaxpe.rope.checks import Case, length_codes, model_codes
-from jaxpe.rope.job import read_plans
-from jaxpe.rope.result import Disagreement, PhaseError
 from tests.report import test_extrapolation as extrapolation
 from tests.report import test_spectral as spectral
 from tests.report.test_predicates import LEAST, above, below

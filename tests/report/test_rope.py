@@ -6,12 +6,12 @@ import pytest
 from rich.console import Console
 
 from jaxpe._core.results import load_result
+from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report import rope_summary, rope_table, write
 from jaxpe.report.rope.advice import advice
 from jaxpe.report.rope.figures import rope_figures
 from jaxpe.report.rope.text import recipe_scope, tables_of
-from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
-from tests.rope.conftest import read
+from tests.plans.conftest import read
 
 CONFIGS = read("published") | read("reported")
 

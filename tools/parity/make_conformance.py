@@ -25,7 +25,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from x_transformers import x_transformers
 
 from jaxpe.conformance import alibi_bias, check_attention, check_rotary, t5_bias
-from jaxpe.rope import LayerPlan, read_config, simple_plan
+from jaxpe.plans import LayerPlan, read_config, simple_plan
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))

@@ -4,8 +4,8 @@ Run with transformers 5.24 and PyTorch on the CPU, from the root of the project:
 
     python tools/parity/make_rope_mutations.py
 
-Configurations are those of `tests/rope/published.json` and `threads.json`, and what the class of
-each type of `jaxpe/rope/families.toml` writes of its defaults, also scaled in the form of version
+Configurations are those of `tests/plans/published.json` and `threads.json`, and what the class of
+each type of `jaxpe/plans/families.toml` writes of its defaults, also scaled in the form of version
 4. Each positional key is dropped, misspelt or moved, one at a time. The class then reads the
 fields, and its rotary embedding makes frequencies: no model is built. Stored are fields, changes,
 and digests of frequencies by layer, or the error. Which layers turn follows the code of the models,

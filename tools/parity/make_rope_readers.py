@@ -5,7 +5,7 @@ needed, since a few names of it are lent from NumPy. Each run writes its part:
 
     python tools/parity/make_rope_readers.py
 
-Of each configuration of `tests/rope/published.json` and `reported.json` it keeps θ, the
+Of each configuration of `tests/plans/published.json` and `reported.json` it keeps θ, the
 attention factor and every eighth frequency (float64 here) at the longest text, by kind of layer,
 and how many there are.
 """

@@ -20,9 +20,9 @@ from jaxpe import report
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.analysis.inspect import InspectResult
+from jaxpe.plans import RopeOptions, explain_rope
 from jaxpe.report.corpus.figures import FIGURES
 from jaxpe.report.style import render
-from jaxpe.rope import RopeOptions, explain_rope
 
 FOLDER = Path(__file__).parents[2] / "example"
 HERO = ("map", "shares")  # figures of the front pages

@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
+from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report.rope.figures import rope_figures
 from jaxpe.report.rope.text import (
     KINDS,
@@ -23,7 +24,6 @@ from jaxpe.report.rope.text import (
     thread_address,
 )
 from jaxpe.report.style import Rendered
-from jaxpe.rope import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
 from reference import nodes_of
 from reference.pages import stub
 

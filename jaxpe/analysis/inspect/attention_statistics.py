@@ -41,7 +41,7 @@ from jaxpe.analysis.inspect.result import (
 from jaxpe.analysis.inspect.rotary_bands import SHORT, rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
 from jaxpe.data import TokenCorpus
-from jaxpe.rope import RopeAnalysis
+from jaxpe.plans import RopeAnalysis
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token

@@ -35,8 +35,8 @@ from jaxpe.nn.checkpoints.architecture import text_fields
 from jaxpe.nn.checkpoints.fields import read_config
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.transformer import has_one_encoding
-from jaxpe.rope import RopeAnalysis, RopeOptions, longest_context, read_configuration
-from jaxpe.rope.scaling import RopeFrequencies
+from jaxpe.plans import RopeAnalysis, RopeOptions, longest_context, read_configuration
+from jaxpe.plans.scaling import RopeFrequencies
 
 RotationTables = dict[str, Array]
 _ROWS = 256  # tokens whose logits are in memory at once
@@ -315,7 +315,7 @@ def scaling_reason(context: int, rope: RopeAnalysis, head_width: int, *, others:
         head_width: width of a head.
         others: whether positions enter in other ways, too.
 
-    >>> rope = jaxpe.rope.explain_rope(RopeOptions(head_dim=64, context=2048))
+    >>> rope = jaxpe.plans.explain_rope(RopeOptions(head_dim=64, context=2048))
     >>> scaling_reason(2048, rope, 128, others=False)
     'only a part of each head turns'
     """

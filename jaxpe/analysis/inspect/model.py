@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.analysis.attention.logit_sums import Rotation
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
-from jaxpe.rope import RopeAnalysis
+from jaxpe.plans import RopeAnalysis
 
 Program = Callable[..., Any]
 

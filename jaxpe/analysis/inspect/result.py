@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe.analysis.attention.result import Variance
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.rope import RopeAnalysis
+from jaxpe.plans import RopeAnalysis
 
 Kind = Literal["encoder", "masked", "causal"]
 

@@ -17,8 +17,8 @@ from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.reach import SHORTEST_TEXT, context_reach, prefixed
 from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss, ScalingChange
 from jaxpe.encodings import LinearScaling, NtkScaling, YarnScaling, rope_frequencies
-from jaxpe.rope import RopeAnalysis
-from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
+from jaxpe.plans import RopeAnalysis
+from jaxpe.plans.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
 FACTOR = 4.0  # factor of scalings, if no text is longer than the context

@@ -29,14 +29,14 @@ from jaxpe.analysis.inspect.torch_trace import (
 )
 from jaxpe.analysis.inspect.weights import describe_table
 from jaxpe.nn.checkpoints.gguf import gguf_file
-from jaxpe.rope import (
+from jaxpe.plans import (
     RopeAnalysis,
     RopeOptions,
     explain_rope,
     longest_context,
     read_configuration,
 )
-from jaxpe.rope.scaling import RopeFrequencies
+from jaxpe.plans.scaling import RopeFrequencies
 
 _LENGTH = 12  # tokens of the first pass
 _ENTRIES = 2**26  # logits of one pass

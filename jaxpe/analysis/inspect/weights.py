@@ -18,7 +18,7 @@ from jaxpe.analysis.corpus.vectors import widths_of
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk
-from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
 _WIDTH = 128  # width of sinusoidal vectors, the largest with held-out scores of fixed encodings

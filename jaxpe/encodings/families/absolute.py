@@ -41,7 +41,7 @@ from jaxpe.geometry import (
     hellinger_gram,
     positional_distributions,
 )
-from jaxpe.rope.scaling import inverse_frequencies
+from jaxpe.plans.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
 Mode = Literal["add", "concat"]

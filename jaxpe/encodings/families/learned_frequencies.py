@@ -20,7 +20,7 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables, normal_params
-from jaxpe.rope.scaling import inverse_frequencies
+from jaxpe.plans.scaling import inverse_frequencies
 
 
 @register("pope", source="Gopalakrishnan et al. (2025)")

@@ -23,7 +23,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables, normal_params
-from jaxpe.rope.scaling import inverse_frequencies
+from jaxpe.plans.scaling import inverse_frequencies
 
 # Terms of the series, and squarings enough for any position below 2³¹.
 _TERMS, _SQUARINGS = 14, 40

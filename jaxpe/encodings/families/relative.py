@@ -22,7 +22,7 @@ from jaxpe.encodings.families.bias import interpolate
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, normal_params
-from jaxpe.rope.scaling import inverse_frequencies
+from jaxpe.plans.scaling import inverse_frequencies
 
 
 @register(

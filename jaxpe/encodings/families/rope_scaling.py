@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from jaxpe.encodings.families.rotary import rope
 from jaxpe.encodings.registry import EncodingSizes, register
-from jaxpe.rope import scaling
-from jaxpe.rope.longrope2 import critical_dimension, longrope2_scaling
+from jaxpe.plans import scaling
+from jaxpe.plans.longrope2 import critical_dimension, longrope2_scaling
 
 FACTOR = 4.0
 

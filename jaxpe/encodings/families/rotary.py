@@ -24,7 +24,7 @@ from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.rope.scaling import (
+from jaxpe.plans.scaling import (
     DynamicScaling,
     Length,
     LongRopeScaling,

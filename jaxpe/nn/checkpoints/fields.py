@@ -38,7 +38,7 @@ from jaxpe.nn.config import (
     LatentSizes,
     TransformerConfig,
 )
-from jaxpe.rope.scaling import PARAMETER_KINDS
+from jaxpe.plans.scaling import PARAMETER_KINDS
 
 # Fields that change the computation of some architecture, with their harmless values. For an
 # architecture without a default for such a field, other values are refused.

@@ -1,8 +1,8 @@
 """Steps to take after a reading of a rotary configuration."""
 
+from jaxpe.plans import RopeAnalysis
 from jaxpe.report.rope.text import differing_programs, serious_findings, short_names
 from jaxpe.report.text import Advice, plural
-from jaxpe.rope import RopeAnalysis
 
 
 def advice(result: RopeAnalysis) -> list[Advice]:
@@ -14,7 +14,7 @@ def advice(result: RopeAnalysis) -> list[Advice]:
             Advice(
                 "No rule knows this file. Compare the model's own code with the reference of a "
                 "plan that you write down.",
-                "jaxpe.conformance.check_rotary(apply, jaxpe.rope.simple_plan(head_dim=128))",
+                "jaxpe.conformance.check_rotary(apply, jaxpe.plans.simple_plan(head_dim=128))",
             )
         )
     elif odd := differing_programs(result):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxpe.plans import RopeAnalysis
 from jaxpe.report import style
 from jaxpe.report.rope.text import short_names
 from jaxpe.report.style import (
@@ -18,7 +19,6 @@ from jaxpe.report.style import (
     new_figure,
     render,
 )
-from jaxpe.rope import RopeAnalysis
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -1,5 +1,6 @@
 """Page of a rotary configuration."""
 
+from jaxpe.plans import RopeAnalysis
 from jaxpe.report.page import View
 from jaxpe.report.rope.advice import advice
 from jaxpe.report.rope.figures import FIGURES, rope_figures
@@ -11,7 +12,6 @@ from jaxpe.report.rope.text import (
     tables_of,
     thread_address,
 )
-from jaxpe.rope import RopeAnalysis
 
 
 def view(result: RopeAnalysis) -> View:

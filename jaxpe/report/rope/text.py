@@ -4,10 +4,10 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from jaxpe.plans import Finding, LayerPlan, PhaseError, Program, Reading, RopeAnalysis
+from jaxpe.plans.comparison import SAME, same_frequencies, shown_error
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import Headline, plural, visible
-from jaxpe.rope import Finding, LayerPlan, PhaseError, Program, Reading, RopeAnalysis
-from jaxpe.rope.comparison import SAME, same_frequencies, shown_error
 
 if TYPE_CHECKING:
     import rich.console
@@ -56,7 +56,7 @@ ROPE_LEGEND = (
 def rope_summary(result: RopeAnalysis) -> str:
     """Paragraph of layers, reach, programs and the first serious finding, to be read alone.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> rope_summary(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     'All layers rotate 64 of 64 entries of a head, base 10,000, ...'
     """
@@ -66,7 +66,7 @@ def rope_summary(result: RopeAnalysis) -> str:
 def plan_summary(result: RopeAnalysis) -> str:
     """Sentences on layers, reach and agreement of programs, without the findings.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> plan_summary(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     'All layers rotate 64 of 64 entries of a head, base 10,000, ...'
     """
@@ -192,7 +192,7 @@ def _todo(result: RopeAnalysis) -> str:
 def recipe_scope(result: RopeAnalysis) -> str:
     """Sentences on texts of which length the settings for a longer text are for.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> recipe_scope(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048, length=8192)))
     'This YaRN is static: ... only where texts are longer than 2,048.'
     """
@@ -372,7 +372,7 @@ def rope_table(result: RopeAnalysis) -> "rich.console.Group":
 
     Raises `MissingExtraError` without the extra `report`.
 
-    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> from jaxpe.plans import RopeOptions, explain_rope
     >>> found = explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048))
     >>> len(rope_table(found).renderables)
     4

@@ -36,7 +36,7 @@ from jaxpe.analysis.inspect.model import ModelSizes
 from jaxpe.analysis.inspect.sinks import SinkSums, _most_frequent, attention_sinks
 from jaxpe.analysis.inspect.token_loss import _edges, text_windows
 from jaxpe.data import tokens_from_ids
-from jaxpe.rope import RopeOptions, explain_rope
+from jaxpe.plans import RopeOptions, explain_rope
 from tests.report import factory
 
 

@@ -1,0 +1,28 @@
+"""Rotary configurations: what each layer does with positions, under the rules of each program.
+
+>>> read_config(head_dim=64, base=1e6, context=2048).plan("transformers")[0].turning
+64
+"""
+
+from jaxpe.plans.configuration import Configuration, read_configuration
+from jaxpe.plans.evaluation import phase_errors
+from jaxpe.plans.job import RopeConfig, explain_rope, longest_context, read_config, simple_plan
+from jaxpe.plans.options import RopeOptions
+from jaxpe.plans.programs.base import QueryScaling, Reader
+from jaxpe.plans.result import (
+    Disagreement,
+    Finding,
+    LayerPlan,
+    PhaseError,
+    Program,
+    Reading,
+    Recipe,
+    RopeAnalysis,
+)
+
+__all__ = [
+    "Configuration", "Disagreement", "Finding", "LayerPlan", "PhaseError", "Program",
+    "QueryScaling", "Reader", "Reading", "Recipe", "RopeAnalysis", "RopeConfig", "RopeOptions",
+    "explain_rope", "longest_context", "phase_errors", "read_config", "read_configuration",
+    "simple_plan",
+]  # fmt: skip

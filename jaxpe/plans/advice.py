@@ -1,0 +1,225 @@
+"""Settings for a longer text, ready to paste: files, commands and calls."""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxpe.plans.checks import Case
+from jaxpe.plans.comparison import SAME, largest_ratio
+from jaxpe.plans.families import REMOTE_CODE, auto_class, part_types, vendor_value
+from jaxpe.plans.fields import ORIGINAL
+from jaxpe.plans.layers import UNSCALED, layer_groups
+from jaxpe.plans.programs.base import Reader
+from jaxpe.plans.programs.facts import program_facts
+from jaxpe.plans.programs.table import choose_readers
+from jaxpe.plans.programs.transformers import group_label
+from jaxpe.plans.result import LayerPlan, Recipe
+
+_SHARE, _LENGTH = "partial_rotary_factor", "max_position_embeddings"
+_NEW, _OLD = "rope_parameters", "rope_scaling"
+_SCALED = {"default": "default", "mrope": "default", "yarn": "yarn"}  # what YaRN can replace
+# Text of a recipe by program, with the fields of the text model that it changes.
+_Changes = dict[str, tuple[str, Mapping[str, Any]]]
+
+
+class _Goal(NamedTuple):
+    """Target of the recipes: YaRN with these numbers.
+
+    Attributes:
+        case: configuration and its analysis.
+        widest: rotating layers that reach furthest.
+        factor: s of YaRN.
+        original: L0.
+        length: longest text.
+    """
+
+    case: Case
+    widest: LayerPlan
+    factor: float
+    original: int
+    length: int
+
+
+def recipes(case: Case) -> tuple[Recipe, ...]:
+    """YaRN settings for a text longer than the configured length.
+
+    A recipe is for programs that compute this YaRN from it, by their rules. Empty if no rotating
+    layer sees more than the configured length, or if the file has another scaling than YaRN. The
+    vendor's documented values have priority. Without them, YaRN starts from the length before
+    scaling; in an unscaled file, from `max_position_embeddings`.
+    """
+    analysis, widest, kind = case.analysis, case.widest, _SCALED.get(case.kind)
+    types = {group.rope_type for group in analysis.groups if group.turns}
+    if analysis.status != "judged" or widest is None or widest.part != case.model.part:
+        return ()
+    # Code in a checkpoint need not implement YaRN, unless the file already uses it.
+    remote_code = case.model.family.since == REMOTE_CODE and kind != "yarn"
+    other = widest.rope_type != kind or not types <= {"default", "yarn"}
+    other |= bool(case.model.family.nested_base)  # programs do not agree on the base
+    if other or remote_code or widest.reach <= analysis.context:
+        return ()
+    vendor = vendor_value(case.name, analysis.context)
+    original = int(case.original or vendor.get("original", 0)) or analysis.context
+    factor = float(math.ceil(analysis.length / original))
+    if analysis.length <= vendor.get("length", 0):
+        factor = min(factor, vendor["factor"])
+    length = max(analysis.length, int(original * factor))
+    goal = _Goal(case, widest, factor, original, length)
+    changes = _nested_changes(goal) | _flat_changes(goal)
+    verified = (_verified_recipe(goal, name, *change) for name, change in changes.items())
+    return tuple(filter(None, verified))
+
+
+def _verified_recipe(
+    goal: _Goal, program: str, text: str, changed: Mapping[str, Any]
+) -> Recipe | None:
+    """Recipe, named after the versions of the program that compute the goal with it, if any do."""
+    form = goal.case.configuration.form
+    file = program == "config.json"
+    readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
+    right = [one.name for one in readers if text and _agrees(goal, one, changed)]
+    name = program if len(right) == len(readers) else ", ".join(right)
+    note = _version_note(goal, changed) if name == "transformers 4" else ""
+    return Recipe(name, text, note) if right else None
+
+
+def _version_note(goal: _Goal, changed: Mapping[str, Any]) -> str:
+    """First version 4 that reads L0 in the entry, and what those before it compute instead."""
+    reader, *_ = choose_readers("transformers 4", goal.case.configuration.form)
+    unread = {**changed, _OLD: {**changed[_OLD], ORIGINAL: None}}
+    index = goal.case.analysis.groups.index(goal.widest)
+    new, old = (
+        goal.case.changed_result(reader, one, goal.length).readings[index].frequencies
+        for one in (changed, unread)
+    )
+    differ = sum(not math.isclose(a, b, rel_tol=SAME) for a, b in zip(old, new, strict=True))
+    if not differ:
+        return ""
+    ratio = math.exp(abs(math.log(largest_ratio(old, new))))
+    facts = program_facts("transformers")["original_read"]
+    return (
+        f"{facts['since']} or later: {facts['before']} start YaRN from max_position_embeddings, "
+        f"which changes {differ} of {len(new)} frequencies by up to {ratio:.3g} times"
+    )
+
+
+def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
+    """Whether a program computes the goal from the changed file."""
+    result = goal.case.changed_result(reader, changed, goal.length)
+    readings = zip(result.readings, goal.case.analysis.groups, strict=False)
+    agrees = not result.problem and result.longest >= goal.length
+    for one, plan in readings:
+        scaled = _is_scaled(goal, plan)
+        kind = "yarn" if scaled else plan.rope_type
+        agrees &= one[1:3] == (plan.turns, kind) and one.turning == plan.turning
+        agrees &= not plan.turns or math.isclose(one.base, plan.base, rel_tol=SAME)
+        agrees &= not scaled or (one.factor, one.original) == (goal.factor, goal.original)
+    return agrees
+
+
+def _is_scaled(goal: _Goal, plan: LayerPlan) -> bool:
+    alike = group_label(goal.case.model, plan) == group_label(goal.case.model, goal.widest)
+    alike |= not goal.case.model.family.by_kind and plan.name != UNSCALED
+    return plan.turns and alike and plan.part == goal.widest.part
+
+
+def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete entry of a group: its old keys, with the goal's numbers in place of the old ones."""
+    model = goal.case.model
+    width = next(one.width for one in layer_groups(model) if one.name == plan.name)
+    shares = old.get(_SHARE), model.fields.number(_SHARE), model.family.fraction
+    stated = {one for one in shares if isinstance(one, int | float)}
+    fitting = (one for one in (*stated, 1.0) if 0 <= width * one - plan.turning < 1)
+    share = next(fitting, plan.turning / width)
+    new = {"rope_type": plan.rope_type, "rope_theta": plan.base}
+    if _is_scaled(goal, plan):
+        new |= {"rope_type": "yarn", "factor": goal.factor, ORIGINAL: goal.original}
+    present = {"type": new["rope_type"], _LENGTH: goal.length, "attention_factor": None}
+    new |= {key: value for key, value in present.items() if key in old}
+    unit = plan.rope_type == "yarn" and plan.attention_factor == 1  # whatever the factor is
+    if unit and (goal.case.factor or 2) > 1 and not {"mscale", "mscale_all_dim"} & {*old}:
+        new["attention_factor"] = 1.0
+    return {**old, **new, **({_SHARE: share} if {*stated, share} - {1.0} else {})}
+
+
+def _parameters(goal: _Goal) -> dict[str, Any]:
+    """New `rope_parameters`, with a part for each kind of layer where the class reads parts."""
+    model, entry = goal.case.model, _part(goal, goal.widest, goal.case.entry)
+    if not model.family.by_kind:
+        return entry
+    stated = (goal.case.stated.get(_NEW) or {}).items()
+    parts = {key: value for key, value in stated if isinstance(value, Mapping)}
+    plain = {"rope_type": "default", "rope_theta": model.fields.number("rope_theta")}
+    unused = dict.fromkeys(model.family.labels.values(), plain)  # no layer has them
+    every = (one for one in goal.case.analysis.groups if one.part == goal.widest.part)
+    labels = {group_label(model, plan): plan for plan in every if plan.turns}
+    made = {name: _part(goal, plan, parts.get(name, {})) for name, plan in labels.items()}
+    return {**unused, **parts, **made, group_label(model, goal.widest): entry}
+
+
+def _nested_changes(goal: _Goal) -> _Changes:
+    """Recipes with an entry of transformers 5, which may have parts."""
+    case, configuration, length = goal.case, goal.case.configuration, goal.length
+    if configuration.form == "gguf":
+        return {}
+    remote_code = case.model.family.since == REMOTE_CODE
+    entry = {_OLD if remote_code else _NEW: _parameters(goal), _length_name(goal): length}
+    fields = {_OLD: None, **entry}
+    file = _nested_patch(case.model.part, fields if case.stated.get(_OLD) else entry)
+    types = part_types(configuration.model_type).items()
+    path = case.model.part or next((key for key, kind in types if kind == case.name), "")
+    patch = shlex.quote(json.dumps(_nested_patch(path, entry)))
+    name = shlex.quote(_name(goal)) + " --trust-remote-code" * remote_code
+    sglang = f"python -m sglang.launch_server --model-path {name} --context-length {length}"
+    # Text per program; `_verified_recipe` drops the programs that would compute something else.
+    texts = {
+        "config.json": json.dumps(file, indent=2),
+        "transformers 5": _call(goal, _nested_patch(path, entry)),
+        "vLLM": f"vllm serve {name} --max-model-len {length} --hf-overrides {patch}",
+        "SGLang": f"{sglang} --json-model-override-args {patch}",
+    }
+    if "." in path:  # these two programs replace whole objects below the first level
+        texts |= {"transformers 5": "", "SGLang": ""}
+    return {program: (text, fields) for program, text in texts.items()}
+
+
+def _flat_changes(goal: _Goal) -> _Changes:
+    """Recipes with one entry for all layers."""
+    case, length = goal.case, goal.length
+    if case.model.part or sum(plan.turns for plan in case.analysis.groups) > 1:
+        return {}
+    entry = _part(goal, goal.widest, case.entry)
+    other_fields = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
+    fields = {_OLD: entry, **other_fields, _length_name(goal): length}
+    single_model = case.name == case.configuration.model_type and case.configuration.form != "gguf"
+    calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if single_model else {}
+    yarn = f"--rope-scaling yarn --rope-scale {goal.factor:g} --yarn-orig-ctx {goal.original}"
+    command = f"llama-server -m MODEL.gguf -c {length} {yarn}"
+    return {**calls, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
+
+
+def _length_name(goal: _Goal) -> str:
+    """Field of the file with the context length."""
+    name = goal.case.model.family.names.get(_LENGTH, _LENGTH)
+    return name if name in goal.case.stated else _LENGTH
+
+
+def _nested_patch(path: str, values: dict[str, Any]) -> dict[str, Any]:
+    for key in reversed(path.split(".") if path else []):
+        values = {key: values}
+    return values
+
+
+def _name(goal: _Goal) -> str:
+    form, source = goal.case.analysis.form, goal.case.analysis.source
+    return "MODEL" if form != "config.json" or source.endswith(".json") else source
+
+
+def _call(goal: _Goal, values: dict[str, Any]) -> str:
+    """Call that loads the model with changed fields; empty if transformers has none for it."""
+    auto, family = auto_class(goal.case.configuration.model_type), goal.case.model.family
+    values = {**values, **({"trust_remote_code": True} if family.since == REMOTE_CODE else {})}
+    arguments = ", ".join(f"{key}={value!r}" for key, value in values.items())
+    return "" if auto == "none" else f"{auto}.from_pretrained({_name(goal)!r}, {arguments})"

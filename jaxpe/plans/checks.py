@@ -1,0 +1,459 @@
+"""Known faults of rotary configurations.
+
+A check yields the codes of its findings, with values of their texts. `findings.toml` has the texts,
+remedies and threads. Positions of packed or left-padded rows are not checked.
+"""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jaxpe._core.errors import nearest
+from jaxpe.plans.comparison import (
+    SAME,
+    largest_ratio,
+    same_frequencies,
+    shown_error,
+    shown_factor,
+)
+from jaxpe.plans.configuration import Configuration
+from jaxpe.plans.evaluation import ModelGroup, program_result
+from jaxpe.plans.families import REMOTE_CODE, thread_names
+from jaxpe.plans.fields import ORIGINAL, Fields, is_finite
+from jaxpe.plans.layers import layer_groups
+from jaxpe.plans.programs.base import (
+    FACTOR_BY_LENGTHS,
+    ONE_LIST,
+    VERSION_4,
+    YARNS,
+    Reader,
+    scaling_type,
+    yarn_scale,
+)
+from jaxpe.plans.programs.facts import program_facts
+from jaxpe.plans.programs.table import choose_readers
+from jaxpe.plans.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
+from jaxpe.plans.scaling import ROPE_TYPES
+
+Code = tuple[str, dict[str, Any]]
+Codes = Iterator[Code]
+_RADIANS = 0.01  # smallest error of a float32 phase that is reported
+
+
+class Case:
+    """Configuration and its analysis, with the quantities that checks share.
+
+    Attributes:
+        configuration: fields of the file.
+        analysis: result without findings.
+        model: text model, or the decoder.
+        name: model type of `model`.
+        stated: fields of `model`, as the file has them.
+        widest: rotating layers that reach furthest.
+        first: reference program, which others are compared with; None if every program refuses the
+            file, or if the model type has no rules.
+        context: configured length.
+        length: longest text.
+        scaling_entry: scaling entry of the file.
+        parts: parts of `scaling_entry` by kind of layer.
+        entry: part for the widest layers.
+        kind: scaling type, as the file names it.
+        original: L0 of the entry; None if absent or not positive.
+        factor: s of the entry; None if absent or not positive.
+        scaled: length after scaling.
+    """
+
+    def __init__(self, configuration: Configuration, analysis: RopeAnalysis):
+        self.configuration, self.analysis = configuration, analysis
+        self.model, self.widest = configuration.models[-1], analysis.widest
+        self.name, self.stated = self.model.family.model_type, self.model.fields.stated
+        newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
+        self.first = next(newest, None) if self.model.has_rules else None
+        self.context, self.length = analysis.context, analysis.length
+        entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
+        self.scaling_entry = entry if isinstance(entry, Mapping) else {}
+        self.parts = {k: v for k, v in self.scaling_entry.items() if isinstance(v, Mapping)}
+        every = (self.parts.get(self.widest.name if self.widest else ""), *self.parts.values())
+        self.entry = next((one for one in every if one is not None), self.scaling_entry)
+        self.kind = scaling_type(self.entry)
+        self.original, self.factor = self.number(ORIGINAL), self.number("factor")
+        self.scaled = (self.original or self.context) * (self.factor or 1.0)
+
+    def number(self, name: str) -> float | None:
+        """Positive number of the entry; None for any other value."""
+        value = self.entry.get(name)
+        return float(value) if is_finite(value) and value > 0 else None
+
+    def program_with_trait(self, trait: str) -> Program | None:
+        """First program with a trait that reads the configuration."""
+        return next((p for p in self.analysis.accepted_by if trait in p.traits), None)
+
+    def reading(self, program: Program | None) -> Reading | None:
+        """Numbers of a program for the layers that reach furthest."""
+        if program is None or program.problem or self.widest is None:
+            return None
+        return program.readings[self.analysis.groups.index(self.widest)]
+
+    def changed_result(self, reader: Reader, changed: Mapping[str, Any], context: int) -> Program:
+        """Numbers of a program for the file with changed fields of the text model."""
+        fields = Fields(
+            {**self.stated, **changed}, self.model.family, source=self.model.fields.source
+        )
+        last = self.model._replace(fields=fields, context=context)
+        models = *self.configuration.models[:-1], last
+        turning = (one for one in models if one.family.kind != "axial")
+        groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
+        return program_result(reader, self.configuration._replace(models=models), groups, context)
+
+    def differences(self, what: str) -> Iterator[tuple[str, str]]:
+        """Disagreements about a quantity: group, and values by program."""
+        for group, kind, values in self.analysis.disagreements:
+            if kind == what and group is not None:
+                listed = ", ".join(f"{name} {value}" for name, value in values.items())
+                yield self.analysis.groups[group].name, listed
+
+
+def program_codes(case: Case) -> Codes:
+    """Programs that refuse the configuration, implausible numbers, and keys that no rule uses."""
+    problems: dict[str, list[str]] = {}
+    for one in case.analysis.readers:
+        if one.problem:
+            problems.setdefault(one.problem, []).append(one.name)
+    if problems:
+        listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
+        code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
+        yield code, {"listed": listed}
+    if case.model.family.since == REMOTE_CODE:  # transformers has no class
+        yield "own_code", {}
+    # transformers only warns of these numbers.
+    row = texts()["unlikely"]
+    values = row["usual"] | {k: v for k, v in case.entry.items() if isinstance(v, int | float)}
+    pairs = [(one, least, values.get(least, least)) for one, least in row["least"].items()]
+    listed = ", ".join(f"{one} below {least}" for one, least, value in pairs if values[one] < value)
+    if listed and case.kind not in ("default", "mrope") and case.configuration.form != "gguf":
+        yield "unlikely", {"listed": listed}
+    if case.analysis.unread:
+        yield "unread", {"names": ", ".join(case.analysis.unread)}
+
+
+def type_codes(case: Case) -> Codes:
+    """Scaling types that transformers does not have, and entries that contradict each other."""
+    kind, types = case.kind, sorted({*ROPE_TYPES} - {"ntk", "ntk_by_parts"})
+    if kind not in (*types, *case.model.family.types, "default", "mrope", "none", "axial"):
+        near = {"su": "longrope"}.get(kind, "yarn" if kind in YARNS else nearest(kind, types))
+        meant = f"Write {near!r} if you mean that." if near else f"Use one of {', '.join(types)}."
+        yield "type_unknown", {"meant": meant}
+    names = case.entry.get("type"), case.entry.get("rope_type")
+    differ = all(isinstance(name, str) for name in names) and names[0] != names[1]
+    if differ and sorted(map(str, names)) not in texts()["types_differ"]["alike"]:
+        yield "types_differ", {"first": names[0], "second": names[1]}
+    old, new = (case.stated.get(name) for name in ("rope_scaling", "rope_parameters"))
+    if old and new and isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted(k for k in {*old, *new} - {"rope_theta", "type"} if old.get(k) != new.get(k))
+        if keys:
+            yield "entries_differ", {"keys": ", ".join(keys)}
+
+
+def key_codes(case: Case) -> Codes:
+    """Keys and entries that the model's class ignores."""
+    family, entry, reading = case.model.family, case.entry, case.reading(case.first)
+    stated = scaling_type(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
+    if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
+        yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
+    if case.parts and reading and not (family.by_kind or family.bases or family.convert):
+        yield "parts_lost", {"parts": ", ".join(case.parts), "base": reading.base}
+    kind = family.types.get(case.kind, case.kind)
+    kind = "yarn" if kind in YARNS else kind
+    if case.first is not None and kind in (*ROPE_TYPES, "default", "mrope"):
+        beside = texts()["keys_ignored"]["beside"]
+        taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"]}
+        taken |= {*beside.get(kind, ())} | ({*beside["alpha"]} if family.alpha else set())
+        ignored = sorted(k for k, value in entry.items() if k not in taken and value is not None)
+        share = case.number("partial_rotary_factor") or 1
+        unshared = kind == "default" and not family.share and share != 1
+        ignored += ["partial_rotary_factor"] * unshared
+        meant = ((key, nearest(key, taken)) for key in ignored)
+        shown = [f"{k} (is it {near}?)" if near and near not in entry else k for k, near in meant]
+        if ignored:
+            yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
+    share = case.stated.get("partial_rotary_factor")
+    unused = isinstance(share, int | float) and share != 1 and not (family.share or family.latent)
+    if unused and reading and reading.rope_type == "default":
+        yield "share_ignored", {"share": share, "turning": reading.turning}
+
+
+def base_code(case: Case) -> Code | None:
+    """Absent base θ: each program uses its default, and the defaults differ."""
+    reading, form = case.reading(case.first), case.configuration.form
+    names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
+    names |= {name for name, _ in case.model.family.bases.values()}
+    stated = names & {key for key, value in case.stated.items() if value is not None}
+    if reading is None or stated or "rope_theta" in case.entry or form == "options":
+        return None
+    field = case.model.family.nested_base
+    nested = case.model.fields.number(field)
+    numbers = {"base": reading.base, "field": field, "nested": nested}
+    if nested is not None:
+        return None if nested == reading.base else ("base_nested", numbers)
+    code = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
+    return "base_of_gguf_missing" if form == "gguf" else code, numbers
+
+
+def version_4_code(case: Case) -> Code | None:
+    """Entries in `rope_parameters` alone, which transformers 4 does not read."""
+    old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
+    if old is None or new is None or not case.stated.get("rope_parameters"):
+        return None
+    lost = [f"the base is {old.base:,.0f} instead of {new.base:,.0f}"]
+    lost *= not _close(old.base, new.base)
+    if old.rope_type != new.rope_type:
+        lost.append(f"the scaling is {old.rope_type} instead of {new.rope_type}")
+    if old.turning != new.turning:
+        lost.append(f"{old.turning} entries of a head rotate instead of {new.turning}")
+    return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
+
+
+def factor_code(case: Case) -> Code | None:
+    """YaRN's factor, which transformers up to 4.55 computes from two lengths instead."""
+    program = case.program_with_trait(FACTOR_BY_LENGTHS)
+    old = case.reading(program)
+    if program is None or old is None or old.rope_type != "yarn" or case.factor is None:
+        return None
+    numbers = {"program": program.name, "stated": case.factor, "used": old.factor}
+    return None if _close(old.factor, case.factor) else ("factor_replaced", numbers)
+
+
+def number_codes(case: Case) -> Codes:
+    """Bases and attention factors that are absent or incomplete in the file."""
+    yield from filter(None, (base_code(case), version_4_code(case)))
+    bases = {group.base for group in case.analysis.turning}
+    stated = case.stated.get("rope_theta")  # OLMo 3: applies to full attention alone
+    if case.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1:
+        yield "second_base_lost", {"stated": stated, "other": min(bases)}
+    stated = [name for name in ("mscale", "mscale_all_dim") if case.number(name)]
+    if len(stated) == 1 and case.kind in YARNS and not case.number("attention_factor"):
+        missing = "mscale_all_dim" if stated == ["mscale"] else "mscale"
+        yield "mscale_alone", {"key": stated[0], "missing": missing}
+
+
+def difference_codes(case: Case) -> Codes:
+    """Quantities that programs compute differently."""
+    turns = "; ".join(f"{name}: {values}" for name, values in case.differences("turns"))
+    if turns:
+        yield "turning_differs", {"listed": turns}
+    for name, listed in itertools.islice(case.differences("pairing"), 1):
+        yield "pairing_differs", {"group": name, "listed": listed}
+    yield from filter(None, (factor_code(case), _frequency_code(case)))
+    reference, others = _others(case, "attention_factor")
+    exact = case.reading(case.first)
+    parts = (
+        f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
+        for k, v in others.items() if exact
+    )  # fmt: skip
+    if others:
+        values = {"reference": reference, "listed": "; ".join(parts), "settings": _settings(case)}
+        yield "attention_factor_differs", values
+    reference, others = _others(case, "logit_factor")
+    listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
+    if listed or not _close(reference, 1.0):
+        code = "logit_factor_differs" if listed else "logit_factor"
+        yield code, {"reference": reference, "listed": listed}
+        if case.name in texts()["own_logit_factor"]["types"] and case.original:
+            yield "own_logit_factor", {"reference": reference}
+    readers = [one for one in case.analysis.readers if one.readings and case.first]
+    values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
+    reference = next(iter(values.values()), 1.0)
+    others = {name: value for name, value in values.items() if not _close(value, reference)}
+    listed = ", ".join(f"{name} by {value:.4g}" for name, value in others.items())
+    if listed or not _close(reference, 1.0):
+        numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
+        yield "query_scaling_differs" if listed else "query_scaling", numbers
+
+
+def _settings(case: Case) -> str:
+    """Values of attn_factor with which programs compute the reference's factor on cos and sin.
+
+    By each program's rules: a value counts only if it leaves all programs that agree as they are.
+    """
+    first, name = case.reading(case.first), "rope_scaling"
+    name = name if case.stated.get(name) else "rope_parameters"
+    if first is None or case.parts or case.kind not in YARNS:
+        return "Use"
+    readers = {one.name: one for one in choose_readers(None, case.configuration.form)}
+    readings = {one.name: case.reading(one) for one in case.analysis.readers}
+    index, target = first.group, shown_factor(first.attention_factor)
+
+    def reached(program: str, value: str) -> bool:
+        changed = {name: {**case.entry, "attn_factor": float(value)}}
+        result = case.changed_result(readers[program], changed, case.context)
+        factors = [one.attention_factor for one in result.readings if one.group == index]
+        return [shown_factor(one) for one in factors] == [target]
+
+    exact = {name: one.attention_factor for name, one in readings.items() if one and one.turns}
+    used = {name: shown_factor(factor) for name, factor in exact.items()}
+    before, programs = case.number("attn_factor") or 1.0, dict[str, list[str]]()
+    for program in (one for one in used if used[one] != target):
+        value = f"{before * first.attention_factor / exact[program]:.8g}"
+        if all(reached(one, value) for one in (program, *(n for n in used if used[n] == target))):
+            programs.setdefault(value, []).append(program)
+    listed = (f"with attn_factor = {v} in the scaling entry, {' and '.join(names)} compute"
+              f"{'s' * (len(names) == 1)} {target:g}" for v, names in programs.items())  # fmt: skip
+    text = "; ".join(listed)
+    return f"{text[:1].upper()}{text[1:]}. Otherwise use" if text else "Use"
+
+
+def _frequency_code(case: Case) -> Code | None:
+    """Programs that compute other frequencies in any group of layers."""
+    first, groups = case.first, case.analysis.groups
+    explained = {VERSION_4} if version_4_code(case) else set()
+    explained |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
+    if first is None or (base_code(case) or ("",))[0] == "base_nested":  # has a finding already
+        return None
+    names: dict[str, list[str]] = {}
+    for program in case.analysis.readers:
+        for reading, usual in zip(program.readings, first.readings, strict=False):
+            both = reading.turns and usual.turns and not explained & set(program.traits)
+            if both and not same_frequencies(reading.frequencies, usual.frequencies):
+                where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
+                names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
+    if not names:
+        return None
+    listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
+    alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
+    code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
+    return code, {"first": first.name, "listed": listed}
+
+
+def _ratio(reading: Reading, usual: Reading) -> str:
+    ratio = largest_ratio(reading.frequencies, usual.frequencies)
+    if math.isnan(ratio):
+        return f"{reading.turning} entries rotate, not {usual.turning}"
+    cause = ""
+    if not _close(reading.base, usual.base):
+        cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
+    elif reading.rope_type != usual.rope_type:
+        cause = f"{reading.rope_type}, not {usual.rope_type}, "
+    elif not math.isnan(reading.factor) and not _close(reading.factor, usual.factor):
+        cause = f"factor {reading.factor:.4g}, not {usual.factor:.4g}, "
+    return f"{cause}by up to {ratio:.3g} times"
+
+
+def length_codes(case: Case) -> Codes:
+    """Lengths before and after scaling that contradict each other, or that programs misread."""
+    original, factor, context = case.original, case.factor, case.context
+    longer = [one for one in case.analysis.readers if one.longest > context]
+    if case.kind == "yarn":
+        longer = [one for one in longer if not _close(one.longest, case.scaled)]
+    if longer:  # the length after scaling, multiplied by the factor again
+        listed = ", ".join(f"{one.name} allows {one.longest:,.0f}" for one in longer)
+        options = {_length_option(one.name): one.name.split()[0] for one in longer}
+        named = " and ".join(f"{option} {context} for {name}" for option, name in options.items())
+        yield "length_multiplied", {"listed": listed, "options": named}
+    if case.kind in YARNS and original and factor and original != context:
+        yield "length_is_scaled" if _close(case.scaled, context) else "lengths_contradict", {}
+    missing = not case.entry.get(ORIGINAL) and not case.stated.get(ORIGINAL)
+    if missing and case.kind in (*YARNS, "llama3", "longrope", "su"):
+        yield "original_missing", {}
+    if case.kind == "dynamic" and not (case.model.family.alpha and case.number("alpha")):
+        yield "dynamic_original" if original and original != context else "dynamic_length", {}
+    # Qwen 1: its code stretches the base beyond the training length.
+    on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if case.stated.get(name) is True]
+    if on and case.model.fields.used.issuperset(on):
+        yield "own_dynamic", {"names": " and ".join(on)}
+    if case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry:
+        yield "scaling_with_sections", {}
+    # A text longer than what training and the scaling cover, or than the file says.
+    covered = max(context, case.scaled if original else 0)
+    unseen = case.widest.unseen if case.widest is not None else 0
+    if unseen and case.length > covered * (1 + SAME):
+        stretched = case.kind in (*YARNS, "default", "mrope", "proportional")
+        code = "beyond_scaling" if stretched else "beyond_own_scaling"
+        yield code, {"covered": covered, "unseen": unseen}
+    elif case.length > context and {g.kind for g in case.analysis.groups} - {"linear", "axial"}:
+        yield "beyond_context", {}
+    stated = case.number("attention_factor")  # the formula's value follows the new factor
+    usual = {1.0, shown_factor(yarn_scale(factor or 1.0))}
+    if case.analysis.recipes and stated and shown_factor(stated) not in usual:
+        yield "attention_factor_reset", {"stated": stated}
+    if case.kind == "linear" and case.widest and not original:
+        yield "linear_original", {}
+    reading = case.reading(case.program_with_trait(ONE_LIST))
+    if reading and reading.rope_type == "longrope" and context > reading.original > 0:
+        yield "longrope_lists", {"original": reading.original}
+
+
+def _length_option(program: str) -> str:
+    return program_facts("readers")[program]["length_option"]
+
+
+def model_codes(case: Case) -> Codes:
+    """Properties that are easily overlooked: several tables, precision, reported faults."""
+    turning = case.analysis.turning
+    tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
+    still = [g for g in case.analysis.groups if g.kind == "none"]
+    if len(tables) > 1 or (still and turning):  # programs with a single table get it wrong
+        parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries"
+                 for g in turning]  # fmt: skip
+        parts += [f"{g.name}: no rotation" for g in still]
+        yield "kinds_of_layers", {"listed": "; ".join(parts)}
+    longest = {e[1]: e for e in case.analysis.precision if (e[0], e[2]) == (case.length, "all")}
+    fields = {**case.configuration.outside, **case.stated}
+    dtype = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
+    if dtype in longest and dtype != "float32":
+        error = longest[dtype]
+        yield "low_precision", {"name": dtype, "error": shown_error(error), "lost": error.lost}
+    if "float32" in longest and longest["float32"].largest >= _RADIANS:
+        yield "float32_precision", {"error": shown_error(longest["float32"])}
+    if thread_names(case.name) and case.analysis.disagreements:
+        yield "reported", {}
+
+
+def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
+    """Rounded value of the first program, and values that round to another one.
+
+    Only programs with the same scaling type are compared.
+    """
+    first = case.reading(case.first)
+    if first is None:
+        return 1.0, {}
+    reference = shown_factor(getattr(first, what))
+    readings = {p.name: case.reading(p) for p in case.analysis.readers}
+    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
+    values = {name: getattr(reading, what) for name, reading in alike.items()}
+    return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
+
+
+def _close(one: float | int, other: float | int) -> bool:
+    return math.isclose(one, other, rel_tol=SAME) or (math.isnan(one) and math.isnan(other))
+
+
+CHECKS: tuple[Callable[[Case], Codes], ...] = (
+    program_codes, type_codes, key_codes, number_codes, difference_codes, length_codes, model_codes,
+)  # fmt: skip
+
+
+@cache
+def texts() -> Mapping[str, Any]:
+    """Severity, text, remedy and threads of each finding, by its code."""
+    return tomllib.loads(files("jaxpe.plans").joinpath("findings.toml").read_text("utf-8"))
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    """Findings of a configuration, most severe first."""
+    result, gguf = [], case.configuration.form == "gguf"
+    shared = {name: getattr(case, name) for name in ("name", "kind", "context", "length", "scaled")}
+    shared |= {"original": int(case.original or 0), "factor": case.factor}
+    for code, values in itertools.chain.from_iterable(check(case) for check in CHECKS):
+        row = texts()[code]
+        if gguf and row.get("config_only"):
+            continue
+        threads = thread_names(case.name) if code == "reported" else row.get("threads", ())
+        text, remedy = (row[part].format(**shared | values) for part in ("text", "remedy"))
+        for name, key in program_facts("llama_cpp")["keys"].items() if gguf else ():
+            text, remedy = text.replace(name, key), remedy.replace(name, key)
+        result.append(Finding(code, row["severity"], text, remedy, tuple(threads)))
+    return tuple(sorted(result, key=lambda one: SEVERITIES.index(one.severity)))

@@ -1,0 +1,429 @@
+"""Hugging Face transformers 5 and 4, by `modeling_rope_utils.py` and the classes of each model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxpe.plans.configuration import Configuration, Model, head_size
+from jaxpe.plans.families import REMOTE_CODE
+from jaxpe.plans.fields import FULL, ORIGINAL, SLIDING
+from jaxpe.plans.layers import INDEXER, UNSCALED, LayerGroup
+from jaxpe.plans.programs.base import (
+    YARNS,
+    Entries,
+    Entry,
+    Groups,
+    QueryScaling,
+    UnreadableError,
+    latent_factor,
+    llama4_query_scaling,
+    plain,
+    scaling_type,
+)
+from jaxpe.plans.programs.facts import program_facts
+from jaxpe.plans.result import LayerPlan
+
+ALL = ""  # label of an entry for all layers
+_FACTS = program_facts("transformers")
+# Lists by layer, by the key of an entry.
+_LISTS = {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factors"}
+
+
+def transformers_5(
+    configuration: Configuration, model: Model, groups: Groups, *, both: bool = False
+) -> Entries:
+    """Completed entries; without a scaling, most classes ignore the share of a head.
+
+    Phi-3.5-MoE uses the short list of longrope alone, with `both` both lists.
+
+    Raises:
+        UnreadableError: an unknown type, or missing numbers.
+    """
+    if model.family.since != REMOTE_CODE:
+        _refuse_layers(model)
+    if type(model.fields.get("attn_temperature_tuning")) is int:
+        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
+    _refuse(model)
+    entries = _class_entries(model, completed_entries(model, groups), refuses=True)
+    part = model.fields.integer("qk_rope_head_dim") if model.family.latent else None
+    for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
+        if entry["rope_type"] == "default" and not model.family.share:
+            entry["partial_rotary_factor"] = 1.0
+        if _add_factors(model, entry) and not both:
+            entry["long_factor"] = entry.get("short_factor")
+        turned = group.width * float(entry["partial_rotary_factor"])
+        if part is not None and group.place == "latent" and turned > part:
+            raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
+    return entries
+
+
+def _add_factors(model: Model, entry: Entry) -> bool:
+    """Add the two factors on cos and sin, up to L0 and beyond, that Phi-3.5-MoE alone has."""
+    if model.family.model_type not in _FACTS["list_factors"] or entry["rope_type"] == "default":
+        return False
+    factors = [entry.get(name) for name in ("short_mscale", "long_mscale")]
+    if not all(isinstance(one, int | float) for one in factors):
+        raise UnreadableError("TypeError: short_mscale and long_mscale must be numbers")
+    entry["attention_factors"] = factors
+    return True
+
+
+def _refuse_layers(model: Model, *, exact: bool = True) -> None:
+    """Raise for kinds of layers that the configuration class refuses."""
+    fields, rule = model.fields, model.family.layers
+    count, listed = fields.integer("num_hidden_layers"), fields.stated.get("layer_types")
+    listed = listed if isinstance(listed, list) else None  # also of classes that do not use it
+    if rule.get("field") == "sliding_window_pattern" and listed is None:
+        unwindowed = model.family.model_type == "exaone4" and fields.get("sliding_window") is None
+        pattern = 0 if unwindowed else fields.get("sliding_window_pattern")
+        stated = "sliding_window_pattern" in fields.stated or pattern is not None
+        if stated and (not pattern or isinstance(pattern, str)):
+            raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
+    cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
+    exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
+    if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
+        named = f"{len(listed)} entries for {count} layers"
+        raise UnreadableError(f"ValueError: layer_types has {named}")
+
+
+def _refuse(model: Model) -> None:
+    """Raise for entries that the class of this model type refuses."""
+    family, entry = model.family, file_entry(model)
+    stated = model.fields.mapping("rope_parameters")
+    kinds = (key for key in (FULL, SLIDING) if isinstance(stated.get(key), Mapping))
+    others = sorted(stated.keys() - set(kinds)) if family.strict else []
+    if scaling_type(stated) in YARNS[1:]:
+        raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
+    if others:
+        raise UnreadableError(f"rope_parameters has {others[0]!r}, no kind of layer")
+    if missing := [key for key in family.required if entry and key not in entry]:
+        raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
+    if family.alpha and entry.get("alpha") and model.fields.get("head_dim") is None:
+        raise UnreadableError("TypeError: alpha needs head_dim, and the file has none")
+
+
+def _class_entries(model: Model, entries: Entries, *, refuses: bool = False) -> Entries:
+    """Entries for a class that has no scalings: it ignores or refuses them."""
+    scaled = any(entry is not None and entry["rope_type"] != "default" for entry in entries)
+    if not scaled or not model.family.scaling:
+        return entries
+    if refuses and model.family.scaling == "refused":
+        raise UnreadableError("ValueError: its class has no scaling")
+    return tuple(entry and plain(entry) for entry in entries)
+
+
+def completed_entries(model: Model, groups: Groups) -> Entries:
+    """Entries from `rope_scaling`, else `rope_parameters`, completed by the fields next to them.
+
+    Raises:
+        UnreadableError: an unknown type, or missing numbers.
+    """
+    if model.family.since == REMOTE_CODE:
+        return _remote_code_entries(model, groups)
+    parts = _CONVERSIONS.get(model.family.convert, _standard_entries)(model, groups)
+    return _group_entries(model, groups, parts)
+
+
+def transformers_5_12(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries as in 5.24, but one table for all layers of OLMo 3 and both lists of Phi-3.5-MoE."""
+    if model.family.model_type != "olmo3":
+        return transformers_5(configuration, model, groups, both=True)
+    plain = model.family._replace(bases={}, scaled=(), by_kind=False)
+    return _group_entries(model, groups, _standard_entries(model._replace(family=plain), groups))
+
+
+def transformers_4(
+    configuration: Configuration, model: Model, groups: Groups, *, exact: bool = True
+) -> Entries:
+    """Entries from `rope_scaling`, with θ and share next to it; `rope_parameters` is not read.
+
+    If `type` and `rope_type` differ, version 4 uses `type`, version 5 uses `rope_type`.
+
+    Raises:
+        UnreadableError: a model type of a later version, or llama3 scaling without L0.
+    """
+    family, fields = model.family, model.fields
+    if family.since == REMOTE_CODE:
+        return _remote_code_entries(model, groups)
+    if family.since.startswith("5"):
+        raise UnreadableError(f"the model type {family.model_type} came with version 5")
+    _refuse_layers(model, exact=exact and bool(family.layers))
+    entry = fields.mapping("rope_scaling") or dict(family.entry or {})
+    entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
+    entry["rope_type"] = _rope_type(model, str(entry.get("type") or scaling_type(entry)))
+    class_base = family.bases[FULL][1] if FULL in family.bases else family.base
+    default_base = family.base_4 or float(class_base)
+    entry["rope_theta"] = fields.number(family.nested_base or "rope_theta") or default_base
+    entry["partial_rotary_factor"] = model.fields.number("partial_rotary_factor", family.fraction)
+    beside = fields.number(ORIGINAL)
+    if entry["rope_type"] == "longrope":  # L0 is read next to the entry, not inside it
+        inside = entry.get(ORIGINAL) if _add_factors(model, entry) else None
+        beside = beside or inside
+        entry[ORIGINAL] = beside or model.context
+        entry |= {"factor": model.context / beside} if beside else {}
+    elif entry["rope_type"] == "yarn":
+        entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
+    elif entry["rope_type"] == "llama3" and entry.get(ORIGINAL) is None:
+        raise UnreadableError(f"{ORIGINAL} must be in rope_scaling")
+    _finish(model, entry)
+    parts = {ALL: entry}
+    if SLIDING in family.bases and family.bases[SLIDING][0]:
+        local = {"rope_type": "default", "rope_theta": _base(model, SLIDING)}
+        parts = {FULL: entry, SLIDING: _finish(model, local)}
+    elif family.bases:  # OLMo 3: θ for all layers, the scaling for full attention only
+        parts = {FULL: entry, SLIDING: plain(entry)}
+    return _class_entries(model, _group_entries(model, groups, parts))
+
+
+def transformers_4_55(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries as in 4.57, but YaRN's factor is max_position_embeddings / L0 if the file has L0."""
+    if model.family.since == "4.57":
+        raise UnreadableError(f"the model type {model.family.model_type} came with version 4.56")
+    entries = transformers_4(configuration, model, groups, exact=False)
+    original = model.fields.mapping("rope_scaling").get(ORIGINAL)
+    for entry in entries:
+        if entry is not None and entry["rope_type"] == "yarn" and original:
+            entry["factor"] = model.context / original
+    return entries
+
+
+def _base(model: Model, kind: str) -> float:
+    """θ of a kind of layer, from the field of this kind."""
+    name, default = model.family.bases[kind]
+    return model.fields.number(name, float(default))
+
+
+def _remote_code_entries(model: Model, groups: Groups) -> Entries:
+    """Entries of models with remote code, which transformers loads from the checkpoint."""
+    entry = model.fields.mapping("rope_scaling")
+    entry["rope_theta"] = model.fields.number("rope_theta") or model.family.base
+    if "rope_ratio" in model.family.defaults:
+        entry["rope_theta"] *= model.fields.number("rope_ratio", 1.0)
+    entry["rope_type"] = _rope_type(model, scaling_type(entry))
+    share = model.fields.number("partial_rotary_factor", model.family.fraction)
+    entry["partial_rotary_factor"] = share
+    if entry["rope_type"] in _FACTS["with_original"]:
+        entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
+    return _group_entries(model, groups, {ALL: _finish(model, entry)})
+
+
+def file_entry(model: Model) -> dict[str, Any]:
+    """Mutable copies of the file's entry, else the class's."""
+    entry = model.entry or model.family.entry or {}
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in entry.items()}
+
+
+def _standard_entries(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Entries by label, as `convert_rope_params_to_dict` and `standardize_rope_params` do.
+
+    Raises:
+        UnreadableError: parts by kind of layer for a class that reads one entry.
+    """
+    if model.family.bases:
+        return _base_entries(model)
+    entry, family = file_entry(model), model.family
+    theta = model.fields.number("rope_theta", None if family.bare else family.base)
+    share = model.fields.number("partial_rotary_factor")
+    share = _fraction(model) if share is None else share
+    labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
+    labels |= {FULL, SLIDING} if family.by_kind and not family.bare else set()
+    nested = [key for key in entry if key in labels and (family.layers or family.by_kind)]
+    if nested and not family.by_kind:
+        raise UnreadableError(f"its class reads one entry, not one for {' and '.join(nested)}")
+    for key in nested:
+        if entry[key] and not isinstance(entry[key], Mapping):
+            raise UnreadableError(f"TypeError: the part for {key} is no object of its entries")
+    if not nested:
+        if family.by_kind and not family.base_by_layer:
+            raise UnreadableError("its class needs an entry for each kind of layer")
+        return {ALL: _complete_entry(model, _flat(entry), theta, share, nested=False)}
+    return {k: _complete_entry(model, entry[k], theta, share) if entry[k] else {} for k in nested}
+
+
+def _fraction(model: Model) -> float | None:
+    """Share from the class, or from a field with the number of rotated entries."""
+    rotated = model.fields.integer(model.family.rotated) if model.family.rotated else None
+    if rotated is None:
+        return model.family.fraction
+    if not model.family.latent:
+        return rotated / head_size(model)
+    if model.fields.mapping("rope_scaling"):  # Mistral 4 fills it into rope_parameters alone
+        return None
+    return rotated / (rotated + (model.fields.integer("qk_nope_head_dim", least=0) or 0))
+
+
+def _base_entries(model: Model) -> dict[str, Entry]:
+    """Gemma 3, ModernBERT, OLMo 3: a base for each kind of layer, a scaling for some kinds."""
+    entry, scaling = (model.fields.mapping(name) for name in ("rope_parameters", "rope_scaling"))
+    parts = {kind: dict(entry.get(kind) or {}) for kind in model.family.bases}
+    for kind in parts.keys() & model.family.scaled:
+        parts[kind] |= _flat(scaling)
+    return {kind: _complete_entry(model, part, _base(model, kind)) for kind, part in parts.items()}
+
+
+def _flat(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if not isinstance(value, Mapping)}
+
+
+def _deepseek_v4(model: Model, groups: Groups) -> dict[str, Entry]:
+    """`main` for sliding layers, unscaled; `compress` for the others, with another base."""
+    entry, fields = file_entry(model), model.fields
+    rotated = fields.integer("qk_rope_head_dim")
+    share = fields.number("partial_rotary_factor")
+    share = share or (rotated / head_size(model) if rotated else 0.125)
+    theta, names = fields.number("rope_theta"), ("main", "compress")
+    if not all(isinstance(entry.get(name), Mapping) for name in names):
+        compress = {k: v for k, v in entry.items() if k not in names}
+        compress["rope_theta"] = fields.number("compress_rope_theta")
+        if scaling_type(compress) == "yarn":
+            compress.setdefault("attention_factor", 1.0)
+        entry = {"main": {"rope_type": "default", "rope_theta": theta}, "compress": compress}
+    return {name: _complete_entry(model, entry[name], theta, share) for name in names}
+
+
+def _layer_list_entries(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Step 3.5 and Ultrabert: θ, and a share of the head, in lists by layer."""
+    entry, fields = file_entry(model), model.fields
+    names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
+    if entry and all(isinstance(entry.get(name), Mapping) for name in names):
+        return _standard_entries(model, groups)
+    parts = {}
+    for group in groups:
+        first = group.layers[0] if group.layers else 0
+        part: Entry = {"rope_type": "default"}
+        for key, name in _LISTS.items():
+            value = fields.get(name)
+            value = value[first] if isinstance(value, list) and first < len(value) else value
+            if isinstance(value, int | float):
+                part[key] = float(value)
+        if group.name == FULL:
+            part |= fields.mapping("rope_scaling")
+        parts[group.name] = _complete_entry(model, part, model.family.base)
+    return parts
+
+
+def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Entry without completion, else `rope_theta`; `rope_scaling` is not read."""
+    theta = model.fields.number("rope_theta", model.family.base)
+    entry = model.fields.mapping("rope_parameters") or {"rope_theta": theta}
+    return {ALL: _complete_entry(model, entry, nested=False)}
+
+
+def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Base of sliding layers, and the rope part of latent attention as a share of the head."""
+    entry, fields = file_entry(model), model.fields
+    names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
+    theta = fields.number("rope_theta") or model.family.base
+    bases = {} if SLIDING in entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
+    if not any(name in entry for name in names):
+        entry = dict.fromkeys(names, entry)
+    parts = {name: {**entry[name], "partial_rotary_factor": 1.0} for name in names}
+    return {name: _complete_entry(model, parts[name], bases.get(name, theta)) for name in parts}
+
+
+def _default_entries(model: Model, groups: Groups) -> dict[str, Entry]:
+    """NeoMME: θ and share by kind of layer, if the file has neither."""
+    entry, defaults = file_entry(model), model.family.entry or {}
+    theta = model.fields.number("rope_theta")
+    beside = {} if theta is None else {"rope_theta": theta}
+    parts = {one.name: {**(defaults.get(one.name) or {}), **beside} for one in groups}
+    return {name: _complete_entry(model, parts[name] | (entry.get(name) or {})) for name in parts}
+
+
+_CONVERSIONS: dict[str, Callable[[Model, Groups], dict[str, Entry]]] = {
+    "deepseek_v4": _deepseek_v4,
+    "by_layer_lists": _layer_list_entries,
+    "ultrabert": lambda m, g: (_standard_entries if m.entry else _layer_list_entries)(m, g),
+    "cohere2_moe": _cohere2_moe,
+    "dots3_note": _dots3_note,
+    "by_kind_defaults": _default_entries,
+}
+
+
+def _complete_entry(
+    model: Model, entry: Entry, theta: Any = None, share: Any = None, *, nested: bool = True
+) -> Entry:
+    """Entry, completed by the fields next to it.
+
+    Raises:
+        UnreadableError: an unknown type, or a number that its type needs.
+    """
+    for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
+        if value is not None:
+            entry.setdefault(name, value)
+    stated = scaling_type(entry)
+    entry["rope_type"] = _rope_type(model, stated)
+    if stated == "su" and entry.get(ORIGINAL) is None:  # renamed after L0 is filled in
+        raise UnreadableError(f"KeyError: the type su needs {ORIGINAL} inside the entry")
+    if entry["rope_type"] == "dynamic" and "factor" not in entry:
+        raise UnreadableError("KeyError: factor is missing in a dynamic entry")
+    if entry["rope_type"] in _FACTS["with_original"]:
+        beside = None if nested else model.fields.number(ORIGINAL)
+        entry[ORIGINAL] = beside or entry.get(ORIGINAL) or model.context
+    if nested:
+        entry.pop("truncate", None)  # transformers looks for it next to the parts
+    return _finish(model, entry)
+
+
+def _rope_type(model: Model, stated: str) -> str:
+    kind = model.family.types.get(stated, stated)
+    if kind not in _FACTS["required"]:
+        raise UnreadableError(f"KeyError: {kind!r} is no rope_type")
+    return kind
+
+
+def _finish(model: Model, entry: Entry) -> Entry:
+    """Raise for missing numbers, and apply the last changes of classes."""
+    kind = entry["rope_type"]
+    missing = [name for name in _FACTS["required"][kind] if name not in entry]
+    if entry.get("rope_theta") is None:
+        raise UnreadableError("KeyError: rope_theta is missing in the entry of a kind of layer")
+    if kind == "dynamic" and model.family.alpha and entry.get("alpha"):
+        return entry
+    if missing:
+        raise UnreadableError(f"KeyError: {', '.join(missing)} is missing in a {kind} entry")
+    if kind in ("yarn", "longrope") and entry.get("factor") is None:
+        entry["factor"] = model.context / entry[ORIGINAL]
+    if entry.get("partial_rotary_factor") is None:
+        entry["partial_rotary_factor"] = 1.0
+    return entry
+
+
+def group_label(model: Model, group: LayerGroup | LayerPlan) -> str:
+    """Part of the entry for a group; an indexer uses the part of its layers."""
+    name = group.name.removesuffix(INDEXER)
+    return model.family.labels.get(name, name)
+
+
+def _group_entries(model: Model, groups: Groups, parts: Mapping[str, Entry]) -> Entries:
+    """Entry of each group; Hunyuan's alpha stretches the base to base·alpha^(d/(d − 2))."""
+    result = []
+    for group in groups:
+        label = group_label(model, group)
+        entry = parts.get(label, parts.get(ALL)) if group.kind == "rotary" else {}
+        if entry is None:
+            raise UnreadableError(f"KeyError: the entry has no part for {label}")
+        entry = plain(entry) if entry and group.name == UNSCALED else dict(entry)
+        if entry and group.base is not None:
+            entry["rope_theta"] = group.base
+        if model.family.alpha and entry.get("rope_type") == "dynamic" and entry.get("alpha"):
+            dim = int(group.width * float(entry.get("partial_rotary_factor") or 1.0))
+            stretch = float(entry["alpha"]) ** (dim / (dim - 2))
+            entry = {**plain(entry), "rope_theta": float(entry["rope_theta"]) * stretch}
+        result.append(entry or None)
+    return tuple(result)
+
+
+def logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:
+    """Factor on all logits of latent attention under YaRN."""
+    return latent_factor(entry) if model.family.latent else 1.0
+
+
+def logit_factor_4(model: Model, group: LayerGroup, entry: Entry) -> float:
+    """Factor as in 5.24, except for DeepSeek V2, whose class had no factor before 5.15."""
+    return 1.0 if model.family.model_type == "deepseek_v2" else logit_factor(model, group, entry)
+
+
+def query_scaling(configuration: Configuration, model: Model, entry: Entry) -> QueryScaling | None:
+    """Query scaling, which some classes read from the entry."""
+    stated = model.family.model_type in _FACTS["scaled_queries"]
+    return llama4_query_scaling(model, entry, entry if stated else {})
