@@ -113,7 +113,7 @@ def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
     for one, plan in readings:
         scaled = _is_scaled(goal, plan)
         kind = "yarn" if scaled else plan.rope_type
-        agrees &= one[1:3] == (plan.turns, kind) and one.turning == plan.turning
+        agrees &= (one.turns, one.rope_type) == (plan.turns, kind) and one.turning == plan.turning
         agrees &= not plan.turns or math.isclose(one.base, plan.base, rel_tol=SAME)
         agrees &= not scaled or (one.factor, one.original) == (goal.factor, goal.original)
     return agrees

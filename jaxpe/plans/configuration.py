@@ -110,9 +110,10 @@ def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
     with contextlib.suppress(OSError), path.open("rb") as file:  # reported where it is read
         magic = file.read(4)
     if path.suffix == ".gguf" or magic == b"GGUF":
-        from jaxpe.plans.gguf import gguf_fields  # imports JAX, which other files do not need
+        from jaxpe.plans.gguf import read_gguf_file  # needs the package gguf
 
-        return str(path), "gguf", gguf_fields(path)
+        file = read_gguf_file(path)
+        return str(path), "gguf", {**file.fields, "gguf": file.stated}
     fields = read_json(path, remedy=_REMEDY, largest=_LARGEST)
     name = options.config if not os.path.exists(options.config) else str(path)
     return name, "config.json", fields

@@ -19,6 +19,7 @@ from jaxpe.plans.scaling import (
     PARAMETER_KINDS,
     ROPE_TYPES,
     RopeFrequencies,
+    RopeScaling,
     inverse_frequencies,
     scaling_from_hf,
 )
@@ -93,6 +94,7 @@ def _reading(
         group=index,
         turns=True,
         rope_type=str(entry.get("named") or entry["rope_type"]),
+        scaling=entry_scaling(entry, model.context),
         base=float(entry["rope_theta"]),
         turning=2 * len(frequencies),
         factor=float(scaling.get("factor") or math.nan),
@@ -122,14 +124,7 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     [1.0, 0.5, 0.25, 0.125]
     """
     kind, base = entry["rope_type"], float(entry["rope_theta"])
-    taken = {"rope_type", "partial_rotary_factor", *getattr(ROPE_TYPES.get(kind), "_fields", ())}
-    parameters = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
-    for name in parameters.keys() & _NUMBERS:
-        value = parameters[name]
-        values = value if isinstance(value, list | tuple) else [value]
-        if not all(isinstance(one, int | float) for one in values):
-            raise UnreadableError(f"TypeError: {name} is {reprlib.repr(value)}, no number")
-    scaling = scaling_from_hf(parameters, max_position_embeddings=context)
+    scaling = entry_scaling(entry, context)
     share = 1.0 if kind == "proportional" else float(entry.get("partial_rotary_factor") or 1.0)
     dim = int(width * share)
     if not 0 <= dim <= LARGEST_HEAD:
@@ -138,11 +133,31 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
         raise ValueError(f"rope_theta is {base}, not a number above 0")
     if kind in ("default", "linear") and dim % 2 and share < 1:  # transformers pads to a pair
         unscaled = base ** (-np.arange(0, dim, 2) / dim)
-        return RopeFrequencies(unscaled / float(parameters.get("factor", 1)))
+        return RopeFrequencies(unscaled / getattr(scaling, "factor", 1.0))
     if scaling is None:
         return RopeFrequencies(inverse_frequencies(dim, base=base))
     with np.errstate(all="ignore"):
         return scaling.frequencies(dim, base, length)
+
+
+def entry_scaling(entry: Entry, context: int) -> RopeScaling | None:
+    """Scaling of a complete `rope_parameters` entry; None for "default".
+
+    Raises:
+        ValueError: an unknown type, or numbers that are missing or no numbers.
+
+    >>> entry_scaling({"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}, 2048)
+    LinearScaling(factor=2.0)
+    """
+    fields = getattr(ROPE_TYPES.get(entry["rope_type"]), "_fields", ())
+    taken = {"rope_type", "partial_rotary_factor", *fields}
+    parameters = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
+    for name in parameters.keys() & _NUMBERS:
+        value = parameters[name]
+        values = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(one, int | float) for one in values):
+            raise UnreadableError(f"TypeError: {name} is {reprlib.repr(value)}, no number")
+    return scaling_from_hf(parameters, max_position_embeddings=context)
 
 
 def _span(model: Model, group: LayerGroup) -> int:

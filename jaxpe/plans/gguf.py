@@ -1,9 +1,9 @@
-"""Positional metadata of a GGUF file, as the equivalent fields of a config.json."""
+"""Metadata of a GGUF file, as the equivalent fields of a config.json."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,20 @@ _FACTS = program_facts("llama_cpp")
 _SHOWN = 8  # entries of an array that `read_gguf` keeps by default
 _DIVISORS = "rope_freqs.weight"  # computed when the file was converted
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+# Fields of config.json by keys that hold the same number.
+_KEYS = {
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logit_scale",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "use_parallel_residual": "use_parallel_residual",
+}
 
 
 class _Metadata(Fields):
@@ -47,8 +61,25 @@ class _Metadata(Fields):
         return checked_list(self, name, value, count, int, "a whole number") if listed else None
 
 
-def gguf_fields(path: Path) -> dict[str, Any]:
-    """Fields of config.json equivalent to the metadata of a .gguf; key `gguf` has the metadata.
+class GgufFile(NamedTuple):
+    """Content of a GGUF file.
+
+    Attributes:
+        fields: fields of config.json that are equivalent to the metadata; model_type is the name of
+            the architecture in llama.cpp.
+        stated: metadata of the architecture, by key without its name.
+        unread: keys of `stated` that give no field.
+        tensors: tensors by name, without divisors of frequencies.
+    """
+
+    fields: dict[str, Any]
+    stated: Mapping[str, Any]
+    unread: frozenset[str]
+    tensors: Mapping[str, GgufTensor]
+
+
+def read_gguf_file(path: Path) -> GgufFile:
+    """Metadata and tensors of a .gguf file, for plans and for models.
 
     Raises:
         InputError: an incomplete .gguf, no architecture, or values that are not numbers.
@@ -66,15 +97,17 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     read = _Metadata(stated, Family(architecture, defaults=defaults), source=str(path))
     fields = {
         "model_type": architecture,
-        "gguf": stated,
         "max_position_embeddings": read.integer("context_length"),
         "rope_finetuned": read.get("rope.scaling.finetuned"),
         "rope_scaling": _entry(read, architecture, tensors),
+        **{name: read.get(key) for key, name in _KEYS.items()},
         **_heads(read, architecture),
         **_layers(read, architecture),
     }
     fields |= _bases(read, fields)
-    return {name: value for name, value in fields.items() if value is not None}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    weights = {k: v for k, v in tensors.items() if k not in (_DIVISORS, _LONG, _SHORT)}
+    return GgufFile(fields, stated, frozenset(stated.keys() - read.used), weights)
 
 
 def _heads(read: _Metadata, architecture: str) -> dict[str, Any]:

@@ -169,16 +169,18 @@ def _window(model: Model, name: str) -> tuple[int | None, bool]:
         return before + 1, False
     stated = fields.integer("sliding_window", least=0) if rule.get("stated") else None
     if stated is not None:
-        return stated or None, bool(rule.get("half"))
+        return stated or None, False
     size = fields.get(rule.get("field", "sliding_window"))
-    used = "use_sliding_window" not in model.family.defaults or fields.get("use_sliding_window")
-    if not used or size is False or size is None or size == -1:
+    off = "use_sliding_window" in model.family.defaults and not fields.get("use_sliding_window")
+    if (off and not rule.get("listed")) or size is False or size is None or size == -1:
         return None, False
     size = fields.integer(rule.get("field", "sliding_window"), least=0) or 0
-    both = bool(rule.get("half")) or fields.get("use_bidirectional_attention") in (True, "all")
-    if both:
-        size = size // 2 + (0 if rule.get("half") else 1)
-    return size or None, both
+    size = size // 2 if rule.get("half") else size
+    if rule.get("both"):  # the mask is |i − j| ≤ size
+        return size + 1, True
+    if fields.get("use_bidirectional_attention") in (True, "all"):
+        return size // 2 + 1, True
+    return size or None, False
 
 
 def _rotation_list(model: Model, names: list[str] | None) -> list[Any] | None:

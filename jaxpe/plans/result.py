@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxpe.plans.layers import Kind
 from jaxpe.plans.programs.base import QueryScaling
+from jaxpe.plans.scaling import RopeScaling
 
 Severity = Literal["wrong", "risk", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
@@ -64,6 +65,7 @@ class LayerPlan(NamedTuple):
         unseen: number in `never_round` whose phase at `reach` exceeds every training phase.
         kept: number of frequencies that scaling does not change.
         divided: number of frequencies that scaling divides by its full factor s.
+        scaling: scaling with its numbers, as `jaxpe.rope` takes it; None for "default".
     """
 
     name: str
@@ -96,6 +98,7 @@ class LayerPlan(NamedTuple):
     unseen: int = 0
     kept: int = 0
     divided: int = 0
+    scaling: RopeScaling | None = None
 
     @property
     def turns(self) -> bool:
@@ -120,6 +123,7 @@ class Reading(NamedTuple):
         query_scaling: factor on queries by position; None for unscaled queries.
         pairing: pairing of the entries.
         frequencies: ω_k in radians per position, for the longest text.
+        scaling: scaling with its numbers; None for "default".
     """
 
     group: int
@@ -135,6 +139,7 @@ class Reading(NamedTuple):
     query_scaling: QueryScaling | None = None
     pairing: str = ""
     frequencies: np.ndarray = np.zeros(0)
+    scaling: RopeScaling | None = None
 
 
 class Program(NamedTuple):

@@ -141,8 +141,9 @@ def _difference(group: Mapping[str, Any], plan: LayerPlan) -> str:
     factor = group.get("attention_factor")
     if factor is not None and not math.isclose(factor, plan.attention_factor, rel_tol=_RTOL):
         return f"attention_factor {plan.attention_factor}, not {factor}"
-    # Some classes add the query itself to the window of their configuration.
-    windows = (plan.window, None if plan.window is None else plan.window + 1)
+    # Modules hold the positions seen, or one more; two-sided ones the distance, or one more.
+    least = None if plan.window is None else plan.window - plan.two_sided
+    windows = (least, None if least is None else least + 1)
     if "window" in group and group["window"] not in windows:
         return f"window {plan.window}, not {group['window']}"
     return _other_frequencies(group, plan)

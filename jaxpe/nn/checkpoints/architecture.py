@@ -127,9 +127,7 @@ class Architecture(NamedTuple):
     activations: str
     modules: Modules
     defaults: Fields
-    positions: str = ""
-    interleaved: bool | str = False
-    window: Mapping[str, Any] = {}
+    offset: int | str = 0
     by_head: bool = False
     gated: Mapping[str, str] = {}
     transposed: bool = True

@@ -14,7 +14,7 @@ from flax import nnx
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
-from jaxpe.nn.checkpoints.encodings import model_encoding
+from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
     checked_fields,
@@ -51,8 +51,8 @@ def load_causal_lm(
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
     Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE, GPT, and with experts Mixtral, gpt-oss
-    and DeepSeek. The error for another one names all. Queries and keys of a .gguf are converted to
-    Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
+    and DeepSeek. The error for another one names all. Quantised tensors of a
+    .gguf tensors become floats, by the package `gguf` (an extra).
     Of a model of text and images, such as Gemma 3, the part for text is loaded. An unknown tensor,
     or an unsupported field that changes the computation, is an error.
 
@@ -120,7 +120,7 @@ def _load(
     fields = checked_fields(architecture, path, stored)
     check_sizes(architecture, path, fields, tensors)
     config = model_config(architecture, path, fields, overrides, scan=True, dropout=0.0)
-    positions = model_encoding(architecture, path, fields, config)
+    positions = model_encoding(architecture, fields, config, read_plans(path))
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
     named = architecture.tensor_names("decoder", config) if names is None else names(config)

@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, LayerPattern, identity
+from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.checkpoints.architecture import (
     ARCHITECTURES,
     Architecture,
@@ -26,7 +26,7 @@ from jaxpe.nn.checkpoints.architecture import (
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
 from jaxpe.nn.checkpoints.encoder_decoders import seq2seq_lm_tensors
-from jaxpe.nn.checkpoints.encodings import model_encoding
+from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
     float32_fields,
@@ -37,7 +37,6 @@ from jaxpe.nn.checkpoints.fields import (
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
     check_masked_lm_head,
-    listed,
     load_parameters,
     open_tensors,
     stored_tensors,
@@ -48,10 +47,12 @@ from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder
 from jaxpe.nn.warm_start import replace_encoding
+from jaxpe.plans import LayerPlan
+from jaxpe.plans.scaling import LongRopeScaling
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
-# DeBERTa's embeddings of relative positions, which its layers project.
-_RELATIVE = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
+# A table that ESM has even if it rotates.
+_UNUSED = {"esm": ("embeddings.position_embeddings.weight",)}
 
 
 class Bert(nnx.Module):
@@ -252,8 +253,9 @@ def _load(
     names = architecture.tensor_names("encoder" if head else "", config, head=head)
     with open_tensors(directory, prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
-        fields |= _stored_frequencies(fields, tensors) if architecture.positions == "esm" else {}
-        encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
+        encoder = _encoder_constructor(
+            architecture, path, fields, config, stored, encoding, tensors
+        )
         if encoding is not None:
             tensors = _non_positional_tensors(tensors, names)
         model = load_parameters(
@@ -268,32 +270,31 @@ def _load(
                 tokens=f"{architecture.modules['tokens']}.weight",
             )
         below = model.encoder if head else model
-        if architecture.positions == "deberta":
-            _set_relative_tables(below, fields, tensors)
     if architecture.kind == "encoder":
         below.fields = json.dumps(stored)
         if below.encoding.defines("embed"):
-            below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
+            below.length = fields["max_position_embeddings"] - fields[architecture.offset] - 1
     if encoding is not None:
         replace_encoding(below, encoding, rngs=nnx.Rngs(0))
     return model
 
 
-def _stored_frequencies(fields: Fields, tensors: Tensors) -> Fields:
-    """RoPE entry of the frequencies in the file of an ESM, which may be rounded to half precision.
+def _with_stored_frequencies(
+    plans: tuple[LayerPlan, ...], tensors: Tensors
+) -> tuple[LayerPlan, ...]:
+    """Plans with the frequencies in the file of an ESM, which may be rounded to half precision.
 
-    As transformers uses them; none where they are the usual ones.
+    transformers uses them; the plans stay where they are the usual ones.
     """
     name = next((n for n in tensors.files if n.endswith("rotary_embeddings.inv_freq")), None)
     if name is None:
-        return {}
-    frequencies = tensors.read(name, np.float64).ravel()
-    usual = fields["rope_theta"] ** -(np.arange(frequencies.size) / frequencies.size)
-    if np.allclose(frequencies, usual, rtol=1e-6, atol=0):
-        return {}
-    lists = dict.fromkeys(("short_factor", "long_factor"), (usual / frequencies).tolist())
-    lists |= {"original_max_position_embeddings": fields["max_position_embeddings"]}
-    return {"rope_parameters": {"rope_type": "longrope", "attention_factor": 1.0, **lists}}
+        return plans
+    stored, usual = tensors.read(name, np.float64).ravel(), np.asarray(plans[0].frequencies)
+    if np.shape(stored) != np.shape(usual) or np.allclose(stored, usual, rtol=1e-6, atol=0):
+        return plans
+    divisors = tuple((usual / stored).tolist())
+    scaling = LongRopeScaling(divisors, divisors, plans[0].trained, attention_factor=1.0)
+    return tuple(one._replace(scaling=scaling, frequencies=stored) for one in plans)
 
 
 def _encoder_constructor(
@@ -303,15 +304,15 @@ def _encoder_constructor(
     config: TransformerConfig,
     stored: Fields,
     encoding: Encoding | None,
+    tensors: Tensors,
 ) -> Callable[[], Encoder]:
     """Constructor of the encoder of a config.json."""
     if architecture.kind == "encoder":
         if encoding is not None:
             raise InputError(f"{path.parent}: `encoding` is for BERT and MPNet; leave it out")
-        positions: Encoding | LayerPattern = model_encoding(architecture, path, fields, config)
-        name = "layer_encoding" if architecture.positions == "deberta" else "encoding"
-        options: Any = {name: positions}
-        return lambda: Encoder(config, **options, rngs=nnx.Rngs(0))
+        plans = _with_stored_frequencies(read_plans(path), tensors)
+        positions = model_encoding(architecture, fields, config, plans)
+        return lambda: Encoder(config, encoding=positions, rngs=nnx.Rngs(0))
     encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is architecture)
     length = fields["max_position_embeddings"] - encoder_class.offset
     if length < 1:
@@ -330,14 +331,12 @@ def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
     roots = {_root(architecture.modules[path]) for path in trunk}
 
     def ignored(name: str) -> bool:
-        unused = name in _UNUSED.get(architecture.positions, ())
+        unused = name in _UNUSED.get(architecture.model_type, ())
         return unused or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
 
     return ignored
 
 
-# ESM with RoPE may still have a table.
-_UNUSED = {"deberta": _RELATIVE, "esm": ("embeddings.position_embeddings.weight",)}
 _HEADS = ("head.", "pooler.", "classifier.")
 
 
@@ -365,11 +364,6 @@ def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
         )
     fields = json.loads(encoder.fields)
     architecture = ARCHITECTURES[row_name(fields)]
-    if architecture.positions == "deberta":
-        raise ValueError(
-            "DeBERTa's relative embeddings cannot be exported, since only their projections are "
-            "kept: save a checkpoint instead"
-        )
     names = architecture.tensor_names("" if alone else "encoder", encoder.config)
     prefix = "" if alone else architecture.prefix
     tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
@@ -423,33 +417,3 @@ def _labels(fields: Fields, classes: int) -> Fields:
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
-
-
-def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
-    """Set the tables of keys and queries in each layer: projected relative embeddings (DeBERTa)."""
-    if absent := [name for name in _RELATIVE if name not in tensors.files]:
-        raise InputError(f"{tensors.directory}: missing are {listed(absent)}")
-    table, scale, bias = (tensors.read(name, np.float64) for name in _RELATIVE)
-    rows = 2 * fields["position_buckets"]
-    if table.shape[0] < rows or table.shape[1:] != (encoder.config.dim,):
-        raise InputError(
-            f"{tensors.directory}: {_RELATIVE[0]} has shape {table.shape}, not "
-            f"{(rows, encoder.config.dim)}"
-        )
-    table = table[:rows] - table[:rows].mean(-1, keepdims=True)
-    spread = np.sqrt((table**2).mean(-1, keepdims=True) + fields["layer_norm_eps"])
-    table = table / spread * scale + bias
-    attention = encoder.layers.attention
-    params = attention.encoding_params.get_value()
-
-    def projected(layer: Any, like: Any) -> Any:
-        kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
-        rows = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
-        return jnp.asarray(rows.reshape(like.shape), like.dtype)
-
-    attention.encoding_params = nnx.Param(
-        {
-            "key_table": projected(attention.key, params["key_table"]),
-            "query_table": projected(attention.query, params["query_table"]),
-        }
-    )

@@ -1,10 +1,6 @@
-"""Positional encoding of a released model, from its config.json and its architecture.
+"""Encoding of a released model, from the plans of its layers."""
 
-Formulas are from the classes of transformers 5.
-"""
-
-import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,258 +13,119 @@ from jaxpe.encodings import (
     alibi,
     attention_chunks,
     chain,
-    deberta,
     identity,
     learned,
     position_temperature,
     rope,
     rope_frequencies,
-    rope_from_hf,
     sliding_window,
 )
 from jaxpe.encodings.combine import moved_positions
-from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import unit_rms
+from jaxpe.plans import LayerPlan, read_config
+from jaxpe.plans.configuration import unread_fields
+from jaxpe.plans.fields import CHUNKED
 
-GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
-_LONGROPE = ("longrope", "su", "yarn")  # names of one scaling in the configurations of Phi-3
+def read_plans(path: Path) -> tuple[LayerPlan, ...]:
+    """Plans of the layers of a config.json or .gguf, by the newest transformers or llama.cpp.
+
+    Raises:
+        InputError: a configuration that the program refuses, or positional fields that no rule
+            uses, which may change the computation.
+    """
+    config = read_config(path)
+    program = "llama.cpp" if config.configuration.form == "gguf" else "transformers"
+    plans = config.plan(program)
+    if unread := unread_fields(config.configuration):
+        raise InputError(
+            f"{path} has {', '.join(unread)}, which this architecture does not use: whether it "
+            "changes positions is unknown; remove it if not"
+        )
+    return plans
 
 
 def model_encoding(
-    architecture: Architecture, path: Path, fields: Fields, config: TransformerConfig
+    architecture: Architecture,
+    fields: Fields,
+    config: TransformerConfig,
+    plans: Sequence[LayerPlan],
 ) -> Encoding | LayerPattern:
-    """Encoding of a released model from checked fields; raises `InputError` for invalid numbers."""
-    try:
-        with np.errstate(all="ignore"):  # numbers that are not finite are refused below
-            encoding = ENCODINGS[architecture.positions](architecture, fields, config)
-            for kind in rope_kinds(fields):
-                _check_phases(rope_entry(fields, kind), fields, config.rotary_width)
-    except (TypeError, ValueError, ArithmeticError) as error:
-        entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
-        raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
-    return encoding
+    """Encoding of a released model: by its plans, or a table or ALiBi of its row's sizes."""
+    if plans[0].kind == "table":
+        return _table(architecture, fields, config)
+    if plans[0].kind == "bias":
+        return alibi(num_heads=config.num_heads)
+    return plan_encoding(plans)
 
 
-def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
-    """Kinds of layers with a RoPE entry each: (None,) for a single entry, () without RoPE."""
-    if "rope_theta" not in fields:
-        return ()
-    return (GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
+def plan_encoding(plans: Sequence[LayerPlan]) -> Encoding | LayerPattern:
+    """Encoding of the layers of plans, one if all layers are alike.
+
+    Args:
+        plans: groups of layers, which together have every layer once.
+
+    Raises:
+        InputError: layers without a number, or with positions that have no encoding in Flax.
+
+    >>> plan = jaxpe.plans.simple_plan(head_dim=8, window=4, layers=(0, 1))
+    >>> plan_encoding([plan]).defines("query"), plan_encoding([plan]).defines("mask")
+    (True, True)
+    """
+    layers = {i: _layer_encoding(plan) for plan in plans for i in plan.layers or ()}
+    encodings = [layers[i] for i in sorted(layers)]
+    if not encodings:
+        raise InputError("the configuration has no number of layers")
+    alike = all(encoding == encodings[0] for encoding in encodings)
+    return encodings[0] if alike else LayerPattern(tuple(encodings))
 
 
-def rope_entry(fields: Fields, kind: str | None) -> Fields:
-    """RoPE entry of a kind of layer, with its base and rotated share."""
-    entry = fields.get("rope_parameters") or {}
-    if kind is not None and (kind in entry or _LOCAL in entry or GLOBAL in entry):
-        entry = entry.get(kind) or {}
-    elif not entry and kind != _LOCAL:
-        entry = fields.get("rope_scaling") or {}
-    base = fields["rope_local_base_freq"] if kind == _LOCAL else fields["rope_theta"]
-    share = fields.get("partial_rotary_factor")
-    if fields.get("rotary_dim"):  # as in the first configurations of MiniMax-M2
-        share = fields["rotary_dim"] / fields["head_dim"]
-    defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
-    entry = defaults | {name: value for name, value in entry.items() if value is not None}
-    original = "original_max_position_embeddings"
-    if original in fields and entry.get("rope_type", entry.get("type")) in _LONGROPE:
-        entry |= {"rope_type": "longrope", original: fields[original]}
-    return entry if share is not None else _full_head_entry(entry)
+def _layer_encoding(plan: LayerPlan) -> Encoding:
+    """Encoding of a group of layers: rotation, query scaling and window."""
+    if plan.kind not in ("rotary", "none") or plan.place != "first" or plan.logit_factor != 1:
+        raise InputError(f"{plan.name} layers of kind {plan.kind!r} have no encoding in Flax")
+    parts = [_rotation(plan)] if plan.turns else []
+    if (growth := plan.query_scaling) is not None:
+        period, first = int(growth.period), growth.offset
+        parts.append(position_temperature(scale=growth.beta, period=period, first=first))
+    if plan.window is not None:
+        mask = attention_chunks if plan.name == CHUNKED else sliding_window
+        parts.append(mask(size=plan.window))
+    return chain(*parts) if len(parts) > 1 else (*parts, identity())[0]
 
 
-def _full_head_entry(entry: Fields) -> Fields:
-    """RoPE entry of an architecture that rotates full heads and ignores the rotated share."""
-    kind, share = entry.get("rope_type", entry.get("type", "default")), "partial_rotary_factor"
-    if kind == "proportional" or entry.get(share, 1.0) == 1.0:
-        return entry
-    if kind != "default":
-        raise ValueError(f"{share} is {entry[share]!r}, but this architecture rotates full heads")
-    return {name: value for name, value in entry.items() if name != share}
-
-
-def _check_phases(entry: Fields, fields: Fields, head_dim: int) -> None:
-    """Raise for phases or attention factors that are not finite in float32."""
-    positions = fields["max_position_embeddings"]
-    arguments = rope_arguments(entry, max_position_embeddings=positions)
-    frequencies = rope_frequencies(head_dim=head_dim, length=positions, **arguments)
-    # Logits carry the square of the factor.
-    numbers = [*np.asarray(frequencies.inverse) * positions, frequencies.attention_factor**2]
-    if not np.isfinite(np.asarray(numbers, np.float32)).all():
-        raise ValueError("its phases or logits are not finite")
-
-
-# Rules for layers with a window, if a config.json has no layer_types: from the fields, the number
-# of a layer, and whether it rotates.
-LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
-    "all": lambda fields, layer, rotates: True,
-    "even": lambda fields, layer, rotates: layer % 2 == 0,
-    "late": lambda fields, layer, rotates: layer >= fields["max_window_layers"],
-    "rotated": lambda fields, layer, rotates: rotates,
-    "unrotated": lambda fields, layer, rotates: fields["use_sliding_window"] and not rotates,
-    "but every fourth": lambda fields, layer, rotates: (layer + 1) % 4 != 0,
-    "but every sliding_window_pattern-th": lambda fields, layer, rotates: (
-        (layer + 1) % fields["sliding_window_pattern"] != 0
-    ),
-    "but every full_attention_interval-th": lambda fields, layer, rotates: (
-        (layer + 1) % fields["full_attention_interval"] != 0
-    ),
-    "but full_attn_idxs": lambda fields, layer, rotates: (
-        fields["full_attn_idxs"] is not None and layer not in fields["full_attn_idxs"]
-    ),
-    "but every global_attn_every_n_layers-th from the first": lambda fields, layer, rotates: (
-        layer % fields["global_attn_every_n_layers"] != 0
-    ),
-}
-
-
-def _rotary(
-    architecture: Architecture, fields: Fields, config: TransformerConfig
-) -> Encoding | LayerPattern:
-    """RoPE by layer: some layers may not rotate, and local layers have a window or chunks."""
-    rotates, kinds = _rotation_flags(fields), layer_types(architecture, fields)
-    mask = _window(architecture, fields)
-    if architecture.window.get("rotated") and mask is not None:
-        rotates = [kind != GLOBAL for kind in kinds]
-    of_kind = {kind: config.at(i) for i, kind in enumerate(kinds)}
-    bases = {
-        kind: _rotation(architecture, fields, of_kind.get(kind or GLOBAL, config), kind)
-        for kind in rope_kinds(fields)
+def _rotation(plan: LayerPlan) -> Encoding:
+    """Rotation by the frequencies of a plan, from its scaling, which may depend on the length."""
+    whole = plan.rope_type == "proportional"  # slow frequencies are zero
+    arguments: dict[str, Any] = {
+        "head_dim": plan.head_dim,
+        "base": plan.base,
+        "fraction": 1.0 if whole else plan.turning / plan.head_dim,
+        "scaling": plan.scaling,
     }
-    unrotated = _temperature_encoding(fields)
+    planned = [*np.asarray(plan.frequencies), plan.attention_factor]
 
-    def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
-        base = bases[layer_type if layer_type in bases else None] if rotated else unrotated
-        if mask is None or layer_type == GLOBAL:
-            return base
-        return mask if base == identity() else chain(base, mask)
+    def gives(length: int) -> bool:
+        found = rope_frequencies(**arguments, length=length)
+        numbers = [*np.asarray(found.inverse)[: plan.turning // 2], found.attention_factor]
+        return np.allclose(numbers, planned, rtol=1e-6, atol=0)
 
-    keys = list(zip(rotates, kinds, strict=True))
-    encodings = {key: layer_encoding(*key) for key in dict.fromkeys(keys)}
-    first = encodings[keys[0]]
-    if all(encoding == first for encoding in encodings.values()):
-        return first
-    return LayerPattern(tuple(encodings[key] for key in keys))
-
-
-def layer_types(architecture: Architecture, fields: Fields) -> list[str]:
-    """Kind of each layer, as the file lists them, or by the rule of the architecture."""
-    stored = fields["layer_types"] if "layer_types" in architecture.defaults else None
-    rotates, window = _rotation_flags(fields), architecture.window
-    kinds = stored or [GLOBAL] * len(rotates)
-    if window and not stored:
-        rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
-        kinds = [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
-    return [*kinds[:-1], GLOBAL] if window.get("last") else kinds
-
-
-def local_kind(architecture: Architecture) -> str:
-    """Kind of the layers that are not global."""
-    local = _CHUNKED if architecture.window.get("chunked") else _LOCAL
-    return architecture.window.get("kind", local)
-
-
-def _rotation_flags(fields: Fields) -> list[bool]:
-    """Whether each layer rotates: 1 in `no_rope_layers` means rotation, despite the name."""
-    layers = range(fields["num_hidden_layers"])
-    if "no_rope_layer_interval" not in fields:
-        return [True for _ in layers]
-    period = fields["no_rope_layer_interval"]
-    return [bool(x) for x in fields["no_rope_layers"] or [(i + 1) % period for i in layers]]
-
-
-def _rotation(
-    architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
-) -> Encoding:
-    interleaved = architecture.interleaved
-    interleaved = fields[interleaved] if isinstance(interleaved, str) else interleaved
-    encoding = rope_from_hf(
-        rope_entry(fields, kind),
-        head_dim=config.rotary_width,
-        max_position_embeddings=fields["max_position_embeddings"],
-        layout="interleaved" if interleaved else "half_split",
-    )
-    if not fields.get("use_qk_norm"):
-        return encoding
-    # Llama 4 normalises after the rotation, which cancels the attention factor.
-    return chain(encoding, _unit_rms(fields["rms_norm_eps"]))
-
-
-def _unit_rms(epsilon: float) -> Encoding:
-    """Queries and keys divided by their root mean square."""
-
-    def normalised(params, x, positions):
-        return unit_rms(x, epsilon)
-
-    return Encoding(query=normalised, key=normalised)
-
-
-def _temperature_encoding(fields: Fields) -> Encoding:
-    """Encoding of layers without RoPE: none, or Llama 4's temperature by position."""
-    if not fields.get("attn_temperature_tuning"):
-        return identity()
-    return position_temperature(scale=fields["attn_scale"], period=fields["floor_scale"])
-
-
-def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
-    """Mask of local layers; None if the model has none, or switches it off."""
-    window = architecture.window
-    size = fields[window["field"]] if "field" in window else None
-    if size is None or ("flag" in window and not fields[window["flag"]]):
-        return None
-    if window.get("chunked"):
-        return attention_chunks(size=size)
-    # Half of the window on each side, and the token itself.
-    return sliding_window(size=size // 2 + 1 if window.get("half") else size)
-
-
-def _gptj_rope(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    width = config.head_width
-    share = (fields["rotary_dim"] or width) / width
-    return rope(head_dim=width, fraction=share, layout="interleaved")
+    # Those of the longest text, which may be longer than a window.
+    if not gives(plan.reach) and not gives(2**30):
+        raise InputError(f"{plan.name} layers have frequencies that their scaling does not give")
+    layout = "interleaved" if plan.pairing == "interleaved" else "half_split"
+    return rope(**arguments, layout=layout)
 
 
 def _table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    return learned(length=fields["max_position_embeddings"], dim=config.dim)
-
-
-def _opt_table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    offset = 2  # rows of the table before position 0
-    length = fields["max_position_embeddings"] + offset
-    return offset_positions(learned(length=length, dim=config.dim), offset)
-
-
-def _roberta_table(
-    architecture: Architecture, fields: Fields, config: TransformerConfig
-) -> Encoding:
-    return offset_positions(_table(architecture, fields, config), fields["pad_token_id"] + 1)
+    """Learned table, whose first rows may be of no position."""
+    rows, offset = fields["max_position_embeddings"], architecture.offset
+    if isinstance(offset, str):  # the row of padding, and those before it, are among them
+        return offset_positions(learned(length=rows, dim=config.dim), fields[offset] + 1)
+    return offset_positions(learned(length=rows + offset, dim=config.dim), offset)
 
 
 def offset_positions(encoding: Encoding, offset: int) -> Encoding:
     """Encoding whose positions start at `offset`."""
-    return moved_positions(encoding, lambda positions: positions + offset)
-
-
-def _deberta(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    distance = fields["max_relative_positions"]
-    return deberta(
-        num_heads=config.num_heads,
-        head_dim=config.head_width,
-        num_buckets=fields["position_buckets"],
-        max_distance=fields["max_position_embeddings"] if distance < 1 else distance,
-    )
-
-
-ENCODINGS: Mapping[str, Callable[..., Any]] = {
-    "rope": _rotary,
-    "gptj": _gptj_rope,
-    "learned": _table,
-    "opt": _opt_table,
-    "roberta": _roberta_table,
-    "esm": lambda architecture, fields, config: (
-        _rotary if fields["position_embedding_type"] == "rotary" else _roberta_table
-    )(architecture, fields, config),
-    "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
-    "deberta": _deberta,
-}
+    return moved_positions(encoding, lambda positions: positions + offset) if offset else encoding

@@ -51,6 +51,11 @@ def transformers_5(
         if _add_factors(model, entry) and not both:
             entry["long_factor"] = entry.get("short_factor")
         turned = group.width * float(entry["partial_rotary_factor"])
+        whole = model.family.share or entry["rope_type"] in ("default", "proportional")
+        if turned < group.width and not whole and model.family.fraction is None and part is None:
+            raise UnreadableError(
+                f"RuntimeError: {turned:.0f} of {group.width} entries would rotate"
+            )
         if part is not None and group.place == "latent" and turned > part:
             raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
     return entries
