@@ -1,7 +1,6 @@
 """Files of llama.cpp of every family against what transformers and llama.cpp compute of them."""
 
-from pathlib import Path
-
+import gguf
 import jax
 import numpy as np
 import pytest
@@ -9,7 +8,9 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
-from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, metadata_fields, read_gguf_model
+from jaxpe.nn.checkpoints.encodings import read_plans
+from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, model_fields, read_gguf_model
+from jaxpe.plans.gguf import read_gguf_file
 from tests.nn.stored import tensors
 from tests.parity.tiny_models import GGUF, HF, gguf_errors
 from tools.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
@@ -52,12 +53,15 @@ def test_entries_that_are_left_out(tmp_path):
     """What llama.cpp takes instead, not what transformers takes where a config.json has none."""
     entries = ("rope.freq_base", "attention.head_count_kv", "attention.key_length")
     entries += ("attention.value_length",)
-    _, fields, _, _ = read_gguf_model(written(tmp_path / "a.gguf", "gemma3", without=entries))
-    assert fields["rope_theta"] == 10_000
-    assert fields["num_key_value_heads"] == 4
+    path = written(tmp_path / "a.gguf", "gemma3", without=entries)
+    _, fields, _, _ = read_gguf_model(path)
+    assert {plan.base for plan in read_plans(path)} == {50, 10_000}  # of windows, and of others
+    assert fields.get("num_key_value_heads") is None  # as many as queries
     assert fields["head_dim"] == 4
     path = written(tmp_path / "b.gguf", "gemma3", without=("attention.sliding_window",))
-    with pytest.raises(InputError, match=r"has no gemma3.attention.sliding_window"):
+    assert [plan.window for plan in read_plans(path)] == [None]
+    path = written(tmp_path / "c.gguf", "gemma3", without=("feed_forward_length",))
+    with pytest.raises(InputError, match=r"has no gemma3.feed_forward_length"):
         load_causal_lm(path)
 
 
@@ -71,7 +75,7 @@ def test_entries_that_are_left_out(tmp_path):
     ],
 )
 def test_queries_of_the_largest_gemmas_are_scaled_by_dim(
-    name, layers, dim, heads, head_dim, scalar
+    name, layers, dim, heads, head_dim, scalar, tmp_path
 ):
     entries = {
         "embedding_length": dim,
@@ -82,8 +86,14 @@ def test_queries_of_the_largest_gemmas_are_scaled_by_dim(
         "attention.layer_norm_rms_epsilon": 1e-6,
         "attention.sliding_window": 4096,
     }
-    metadata = {f"{name}.{key}": value for key, value in entries.items()}
-    fields = metadata_fields(Path("a.gguf"), ARCHITECTURES[name], metadata, None)
+    writer = gguf.GGUFWriter(path := tmp_path / "a.gguf", name)
+    for key, value in entries.items():
+        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
+        add(f"{name}.{key}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    fields = model_fields(path, ARCHITECTURES[name], read_gguf_file(path))
     assert fields["query_pre_attn_scalar"] == scalar
 
 

@@ -107,7 +107,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
             f"{path}: general.architecture is {reprlib.repr(name)}; {known} are supported"
         )
     architecture = ARCHITECTURES[name]
-    fields = _model_fields(path, architecture, file)
+    fields = model_fields(path, architecture, file)
     fields["tie_word_embeddings"] = "output.weight" not in stored
     for field, endings in _BIASES.items():
         if field in architecture.defaults:
@@ -119,7 +119,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
     return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
 
 
-def _model_fields(path: Path, architecture: Architecture, file: GgufFile) -> Fields:
+def model_fields(path: Path, architecture: Architecture, file: GgufFile) -> Fields:
     """Fields for the row of the architecture; raises for what may change the computation."""
     name, defaults, row = architecture.gguf["name"], architecture.defaults, architecture.gguf
     fields = {row.get("keys", {}).get(key, key): value for key, value in file.fields.items()}
