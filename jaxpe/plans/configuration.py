@@ -71,11 +71,14 @@ class Configuration(NamedTuple):
     gguf: Mapping[str, Any] = {}
 
 
-def read_configuration(options: RopeOptions) -> Configuration:
-    """Configuration from a file or from options; options replace fields of the file.
+def read_configuration(
+    options: RopeOptions, stated: Mapping[str, Any] | None = None
+) -> Configuration:
+    """Configuration from a file, its fields, or options; options replace fields.
 
     Args:
         options: file to read, and values that replace its fields.
+        stated: fields of a config.json, in place of a file.
 
     Raises:
         InputError: a file that cannot be read, or fields that are no configuration.
@@ -83,8 +86,11 @@ def read_configuration(options: RopeOptions) -> Configuration:
     >>> read_configuration(RopeOptions(head_dim=64, context=2048)).models[0].context
     2048
     """
-    options.check()
-    source, form, fields = _source(options)
+    if stated is None:
+        options.check()
+        source, form, fields = _source(options)
+    else:
+        source, form, fields = "fields", "config.json", dict(stated)
     gguf = fields.pop("gguf", {})
     model_type = fields.get("model_type") or fields.get("_class_name") or ""
     if not isinstance(model_type, str):

@@ -3,7 +3,8 @@
 import itertools
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,11 +68,13 @@ class RopeConfig(NamedTuple):
         return _plans(self.configuration.models, groups, result, length)
 
 
-def read_config(config: str | os.PathLike[str] | None = None, **options) -> RopeConfig:
+def read_config(
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None, **options
+) -> RopeConfig:
     """Read a config.json, a folder with one, or a .gguf file.
 
     Args:
-        config: path of the file; optional with `head_dim`.
+        config: path of the file, or its fields; optional with `head_dim`.
         **options: other fields of `RopeOptions`, which replace the file's.
 
     Raises:
@@ -79,9 +82,13 @@ def read_config(config: str | os.PathLike[str] | None = None, **options) -> Rope
 
     >>> read_config(head_dim=64, base=1e6, context=2048).plan()[0].base
     1000000.0
+    >>> read_config({"model_type": "cohere", "num_hidden_layers": 2}).plan()[0].base
+    500000.0
     """
-    chosen = RopeOptions(config=None if config is None else str(config), **options)
-    return RopeConfig(read_configuration(chosen), chosen)
+    stated = config if isinstance(config, Mapping) else None
+    path = None if config is None or stated is not None else str(config)
+    chosen = RopeOptions(config=path, **options)
+    return RopeConfig(read_configuration(chosen, stated), chosen)
 
 
 def simple_plan(

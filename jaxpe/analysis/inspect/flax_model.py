@@ -32,16 +32,12 @@ from jaxpe.nn import (
     trunk,
 )
 from jaxpe.nn.checkpoints.architecture import text_fields
-from jaxpe.nn.checkpoints.fields import read_config
-from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.transformer import has_one_encoding
-from jaxpe.plans import RopeAnalysis, RopeOptions, longest_context, read_configuration
+from jaxpe.plans import RopeAnalysis, longest_context, read_config
 from jaxpe.plans.scaling import RopeFrequencies
 
 RotationTables = dict[str, Array]
 _ROWS = 256  # tokens whose logits are in memory at once
-_LENGTHS = ("max_position_embeddings", "n_positions")
-_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
 
 
 class FlaxModel:
@@ -121,14 +117,10 @@ class FlaxModel:
         return {}
 
     def context(self, path: Path) -> int:
-        """Positions of the table, or of the configuration; 0 if unknown."""
+        """Positions of the table, or of the configuration."""
         if (length := getattr(trunk(self.module), "length", None)) is not None:
             return int(length)
-        if not trunk(self.module).encoding.defines("embed"):
-            return longest_context(read_configuration(RopeOptions(config=str(path))))
-        fields = {} if gguf_file(path) else read_config(path / "config.json")
-        rows = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
-        return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
+        return longest_context(read_config(path).configuration)
 
     def position_table(self, length: int) -> np.ndarray:
         """Position vectors added to embeddings, `[length, dim]`."""

@@ -30,17 +30,19 @@ from jaxpe.analysis.inspect.torch_trace import (
 from jaxpe.analysis.inspect.weights import describe_table
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.plans import (
+    LayerPlan,
     RopeAnalysis,
+    RopeConfig,
     RopeOptions,
     explain_rope,
     longest_context,
-    read_configuration,
+    read_config,
 )
 from jaxpe.plans.scaling import RopeFrequencies
 
 _LENGTH = 12  # tokens of the first pass
+_LENGTHS = ("max_position_embeddings", "n_positions")  # attributes of classes: rows of their tables
 _ENTRIES = 2**26  # logits of one pass
-_LENGTHS = ("max_position_embeddings", "n_positions")
 _WRAPPED = ("attention_mask", "use_cache")  # options that a class without names passes on
 _PASSED = ("output_hidden_states", "return_dict")  # options of classes that take any
 _ROWS = 256  # tokens whose log-likelihoods are in memory at once
@@ -229,20 +231,18 @@ class TorchModel:
     @property
     def encodings(self) -> tuple[str, ...]:
         """Ways in which positions enter, by names of modules and fields of the configuration."""
-        fields = self._config.to_dict()
+        plans = self._plans
         modules = [(name, type(module).__name__) for name, module in self.model.named_modules()]
         names = [name for name, _ in self.model.named_parameters()] + [name for name, _ in modules]
-        rotary = bool(fields.get("rope_parameters") or fields.get("rope_theta")) or any(
-            map(_ROTARY.search, (part for pair in modules for part in pair))
-        )
+        named = (part for pair in modules for part in pair)
+        rotary = any(plan.turns for plan in plans) or any(map(_ROTARY.search, named))
         methods = " ".join(dir(self.base)) if not rotary else ""
-        biased = fields.get("alibi") or any(map(_BIAS.search, names)) or "build_alibi" in methods
-        windows = fields.get("sliding_window") and fields.get("use_sliding_window", True)
+        biased = any(map(_BIAS.search, names)) or "alibi" in methods
         entries = {
             "learned vectors": self._table is not None,
             "rotary": rotary,
             "bias": biased,
-            "windows of attention": windows or "sliding" in str(fields.get("layer_types")),
+            "windows of attention": any(plan.window for plan in plans),
         }
         return tuple(name for name, found in entries.items() if found)
 
@@ -292,9 +292,19 @@ class TorchModel:
         if self.table_length is not None:
             return self.table_length
         with contextlib.suppress(InputError):
-            if context := longest_context(read_configuration(RopeOptions(config=str(path)))):
-                return context
-        return max(int(getattr(self._config, name, None) or 0) for name in _LENGTHS)
+            return longest_context(self._configuration.configuration)
+        return 0
+
+    @property
+    def _configuration(self) -> RopeConfig:
+        return read_config(self.model.config.to_dict())
+
+    @property
+    def _plans(self) -> tuple[LayerPlan, ...]:
+        """Plans of the layers; empty for a type without rules."""
+        with contextlib.suppress(InputError):
+            return self._configuration.plan()
+        return ()
 
     def position_table(self, length: int) -> np.ndarray:
         """Position vectors added to embeddings, `[length, dim]`."""

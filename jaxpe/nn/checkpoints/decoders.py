@@ -14,7 +14,7 @@ from flax import nnx
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
-from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans
+from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans, table_length
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
     checked_fields,
@@ -150,7 +150,7 @@ def _load(
         remedy = "tie_word_embeddings is True; set it to False, or remove one of the tensors"
         check_tied(tensors, head, tokens, remedy=remedy)
     if encoding is None and "encoding_params.table" in architecture.modules:
-        loaded.decoder.length = fields["max_position_embeddings"]
+        loaded.decoder.length = table_length(architecture, fields)
     return loaded
 
 

@@ -26,7 +26,7 @@ from jaxpe.nn.checkpoints.architecture import (
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
 from jaxpe.nn.checkpoints.encoder_decoders import seq2seq_lm_tensors
-from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans
+from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans, table_length
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
     float32_fields,
@@ -273,7 +273,7 @@ def _load(
     if architecture.kind == "encoder":
         below.fields = json.dumps(stored)
         if below.encoding.defines("embed"):
-            below.length = fields["max_position_embeddings"] - fields[architecture.offset] - 1
+            below.length = table_length(architecture, fields)
     if encoding is not None:
         replace_encoding(below, encoding, rngs=nnx.Rngs(0))
     return model

@@ -120,10 +120,17 @@ def _rotation(plan: LayerPlan) -> Encoding:
 
 def _table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
     """Learned table, whose first rows may be of no position."""
+    offset = architecture.offset
+    offset = fields[offset] + 1 if isinstance(offset, str) else offset
+    rows = table_length(architecture, fields) + offset
+    return offset_positions(learned(length=rows, dim=config.dim), offset)
+
+
+def table_length(architecture: Architecture, fields: Fields) -> int:
+    """Number of positions of a learned table."""
     rows, offset = fields["max_position_embeddings"], architecture.offset
-    if isinstance(offset, str):  # the row of padding, and those before it, are among them
-        return offset_positions(learned(length=rows, dim=config.dim), fields[offset] + 1)
-    return offset_positions(learned(length=rows + offset, dim=config.dim), offset)
+    # RoBERTa counts the row of padding, and those before it; OPT does not count its first rows.
+    return rows - fields[offset] - 1 if isinstance(offset, str) else rows
 
 
 def offset_positions(encoding: Encoding, offset: int) -> Encoding:

@@ -336,17 +336,13 @@ def test_tables_and_biases_of_a_model(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("fields", "context"),
-    [
-        ({"model_type": "roberta", "max_position_embeddings": 514}, 512),  # two rows have no token
-        ({"model_type": "bert", "max_position_embeddings": 514}, 514),
-        ({"model_type": "gpt2", "n_positions": 77}, 77),
-        ({"model_type": "gpt2"}, 0),
-    ],
+    ("module", "context"), [(SimpleNamespace(length=512), 512), (SimpleNamespace(), 77)]
 )
-def test_the_context_of_a_table_is_its_rows_with_a_token(fields, context, tmp_path, monkeypatch):
-    encoding = SimpleNamespace(defines=lambda hook: hook == "embed")
-    monkeypatch.setattr(flax_model, "trunk", lambda _: SimpleNamespace(encoding=encoding))
+def test_the_context_is_of_the_table_or_of_the_configuration(
+    module, context, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(flax_model, "trunk", lambda _: module)
+    fields = {"model_type": "llama", "max_position_embeddings": 77}
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert FlaxModel(None).context(tmp_path) == context
 
