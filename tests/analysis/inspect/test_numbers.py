@@ -338,9 +338,7 @@ def test_tables_and_biases_of_a_model(monkeypatch):
 @pytest.mark.parametrize(
     ("module", "context"), [(SimpleNamespace(length=512), 512), (SimpleNamespace(), 77)]
 )
-def test_the_context_is_of_the_table_or_of_the_configuration(
-    module, context, tmp_path, monkeypatch
-):
+def test_the_context_is_of_the_table_or_of_the_file(module, context, tmp_path, monkeypatch):
     monkeypatch.setattr(flax_model, "trunk", lambda _: module)
     fields = {"model_type": "llama", "max_position_embeddings": 77}
     (tmp_path / "config.json").write_text(json.dumps(fields))
