@@ -73,12 +73,14 @@ def plan_encoding(plans: Sequence[LayerPlan]) -> Encoding | LayerPattern:
     >>> plan_encoding([plan]).defines("query"), plan_encoding([plan]).defines("mask")
     (True, True)
     """
-    layers = {i: _layer_encoding(plan) for plan in plans for i in plan.layers or ()}
-    encodings = [layers[i] for i in sorted(layers)]
-    if not encodings:
-        raise InputError("the configuration has no number of layers")
-    alike = all(encoding == encodings[0] for encoding in encodings)
-    return encodings[0] if alike else LayerPattern(tuple(encodings))
+    layers = dict[int, Encoding]()
+    for plan in plans:
+        if plan.layers is None:
+            raise InputError("the configuration has no number of layers")
+        layers |= dict.fromkeys(plan.layers, _layer_encoding(plan))
+    if len(plans) == 1:
+        return layers[0]
+    return LayerPattern(tuple(layers[i] for i in sorted(layers)))
 
 
 def _layer_encoding(plan: LayerPlan) -> Encoding:
