@@ -17,7 +17,6 @@ from jaxpe.encodings import Encoding, chain, learned
 from jaxpe.encodings.base import expand_rank
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
 from jaxpe.nn.heads import HeadOutput, trunk
-from jaxpe.nn.transformer import check_layers_alike
 
 _SHIFT = "shift"
 
@@ -109,7 +108,6 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     """
     model = nnx.clone(model)
     below = trunk(model)
-    check_layers_alike(below)
     attention = below.layers.attention
     config = below.config
     plain = isinstance(attention, MultiHeadAttention) and config.key_heads == config.num_heads

@@ -48,7 +48,7 @@ def replace_encoding(
     """Replace the encoding of a transformer in place, and forget its Hugging Face format."""
     config, attention = transformer.config, transformer.layers.attention
     encoding, layer_encoding = shared_and_layer_encoding(encoding, identity())
-    in_blocks, pattern = split_by_period(layer_encoding, config)
+    in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
 
     def layer_parameters(key: Array) -> nnx.Param:
         return encoding_parameters(config, in_blocks, rngs=nnx.Rngs(key))

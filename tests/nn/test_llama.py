@@ -201,22 +201,6 @@ def test_directories_that_are_refused(tiny, changes, message):
         load_causal_lm(tiny)
 
 
-def test_an_unknown_architecture_is_told_the_nearest(tiny, known):
-    change(tiny, model_type="new")
-    with pytest.raises(InputError, match=r"llama is nearest, .* 'llama' into"):
-        load_causal_lm(tiny)
-    write(tiny, known[0] | {"model.layers.1.self_attn.sinks.weight": np.ones(16, np.float32)})
-    with pytest.raises(InputError, match=r"also has layers\.\*\.self_attn\.sinks"):
-        load_causal_lm(tiny)
-    norms = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
-    write(tiny, known[0] | norms)
-    with pytest.raises(InputError, match="qwen3 is nearest"):
-        load_causal_lm(tiny)
-    write(tiny, norms)
-    with pytest.raises(InputError, match=r"but the model lacks "):
-        load_causal_lm(tiny)
-
-
 def test_tensors_that_nothing_is_known_of(tiny, known):
     extra = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
     buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(8, np.float32)}

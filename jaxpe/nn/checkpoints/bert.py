@@ -141,8 +141,7 @@ def _check_config(config: TransformerConfig, architecture: Architecture) -> None
     required |= {"attention_scale": None, "logit_scale": 1.0, "attention_cap": None}
     required |= {"logit_cap": None, "query_key_norm": False, "embedding_factor": 1.0}
     required |= {"attention_sink": False, "attention_gate": False, "residual_scale": 1.0}
-    required |= {"dropped_token": None, "mixer": None, "by_layer": (), "value_norm": False}
-    required |= {"keys_are_values": False, "layer_scale": False, "layer_input_dim": None}
+    required |= {"dropped_token": None}
     for name, value in required.items():
         if getattr(config, name) != value:
             raise ValueError(

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import re
-import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
 from jaxpe.nn.checkpoints.encodings import model_encoding
 from jaxpe.nn.checkpoints.fields import (
+    architecture_of_fields,
     check_sizes,
     checked_fields,
     float32_fields,
@@ -27,7 +27,6 @@ from jaxpe.nn.checkpoints.tensors import (
     Tensors,
     check_head,
     check_tied,
-    listed,
     load_parameters,
     open_tensors,
     stored_tensors,
@@ -50,10 +49,11 @@ def load_causal_lm(
     """Load a released decoder with its language-model head.
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
-    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE, GPT, and with experts Mixtral, gpt-oss
-    and DeepSeek. The error for another one names all. Queries and keys of a .gguf are converted to
-    Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
-    Of a model of text and images, such as Gemma 3, the part for text is loaded. An unknown tensor,
+    Qwen 3, Gemma 3, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT. The error for another one
+    names all. `jaxpe inspect` runs others, such as mixtures of experts, through PyTorch. Queries
+    and keys of a .gguf are converted to Hugging Face's layout; its quantised tensors become floats,
+    by the package `gguf` (an extra). Of a model of text and images, such as Gemma 3, the part for
+    text is loaded. An unknown tensor,
     or an unsupported field that changes the computation, is an error.
 
     Args:
@@ -80,12 +80,8 @@ def load_causal_lm(
         raise InputError(f"{path} has neither a .gguf file nor config.json")
     whole = read_config(config)
     stored = text_fields(whole)
-    model_type = stored.get("model_type")
-    architecture = DECODERS.get(model_type) if isinstance(model_type, str) else None
-    prefix = "model." if architecture is None else architecture.prefix
-    with open_tensors(path, prefix) as tensors:
-        if architecture is None:
-            raise InputError(_nearest_architecture(config, model_type, tensors))
+    architecture = architecture_of_fields(config, stored, DECODERS)
+    with open_tensors(path, architecture.prefix) as tensors:
         model = _load(architecture, config, stored, tensors, None, encoding, overrides)
     model.decoder.fields = json.dumps(whole) if encoding is None else ""
     return model
@@ -138,11 +134,7 @@ def _load(
     def model() -> CausalLM:
         return CausalLM(Decoder(config, encoding=positions, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
 
-    predicts = fields.get("num_nextn_predict_layers")  # layers after the last, for speculation
-
     def ignored(name: str) -> bool:
-        if predicts and (layer := re.match(r"layers\.(\d+)\.", name)):
-            return int(layer[1]) >= config.num_layers
         return name in unused or bool(_BUFFERS.search(name) or _NO_TEXT.match(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
@@ -152,28 +144,3 @@ def _load(
     if encoding is None and "encoding_params.table" in architecture.modules:
         loaded.decoder.length = fields["max_position_embeddings"]
     return loaded
-
-
-def _nearest_architecture(path: Path, model_type: Any, tensors: Tensors) -> str:
-    """Message about an unknown model type: the architecture with the nearest tensor names."""
-    stored = {re.sub(r"(^|\.)\d+\.", r"\1*.", name) for name in tensors.files}
-    stored = {name for name in stored if not _BUFFERS.search(name)}
-
-    def weights(architecture: Architecture) -> set[str]:
-        names = (name.checkpoint_name for name in architecture.tensor_names("decoder"))
-        return {name.format(layer="*", expert="*") for name in names if name.endswith("weight")}
-
-    nearest = min(DECODERS.values(), key=lambda architecture: len(weights(architecture) ^ stored))
-    message = (
-        f"{path}: model_type is {reprlib.repr(model_type)}; {', '.join(DECODERS)} are supported. "
-        f"By its tensors, {nearest.model_type} is nearest"
-    )
-    head = f"{nearest.modules['head.output']}.weight"
-    if absent := sorted(weights(nearest) - stored - {head}):
-        return f"{message}, but the model lacks {listed(absent)}"
-    if unknown := sorted(stored - weights(nearest)):
-        return f"{message}, but the model also has {listed(unknown)}"
-    return (
-        f"{message}, with equal names: if nothing else differs, write model_type "
-        f"{nearest.model_type!r} into a copy of the file"
-    )

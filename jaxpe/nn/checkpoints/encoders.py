@@ -37,7 +37,6 @@ from jaxpe.nn.checkpoints.fields import (
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
     check_masked_lm_head,
-    listed,
     load_parameters,
     open_tensors,
     stored_tensors,
@@ -50,8 +49,6 @@ from jaxpe.nn.transformer import Encoder
 from jaxpe.nn.warm_start import replace_encoding
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
-# DeBERTa's embeddings of relative positions, which its layers project.
-_RELATIVE = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
 
 
 class Bert(nnx.Module):
@@ -143,7 +140,7 @@ class MPNet(Bert):
 def load_masked_lm(
     directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
 ) -> MaskedLM:
-    """Load a masked language model, such as BERT, MPNet, RoBERTa, DeBERTa v3, ModernBERT or ESM-2.
+    """Load a masked language model, such as BERT, MPNet, RoBERTa, ModernBERT or ESM-2.
 
     Arguments are as in `Bert.load`; `encoding` is for BERT and MPNet alone.
 
@@ -268,8 +265,6 @@ def _load(
                 tokens=f"{architecture.modules['tokens']}.weight",
             )
         below = model.encoder if head else model
-        if architecture.positions == "deberta":
-            _set_relative_tables(below, fields, tensors)
     if architecture.kind == "encoder":
         below.fields = json.dumps(stored)
         if below.encoding.defines("embed"):
@@ -309,9 +304,7 @@ def _encoder_constructor(
         if encoding is not None:
             raise InputError(f"{path.parent}: `encoding` is for BERT and MPNet; leave it out")
         positions: Encoding | LayerPattern = model_encoding(architecture, path, fields, config)
-        name = "layer_encoding" if architecture.positions == "deberta" else "encoding"
-        options: Any = {name: positions}
-        return lambda: Encoder(config, **options, rngs=nnx.Rngs(0))
+        return lambda: Encoder(config, encoding=positions, rngs=nnx.Rngs(0))
     encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is architecture)
     length = fields["max_position_embeddings"] - encoder_class.offset
     if length < 1:
@@ -320,7 +313,7 @@ def _encoder_constructor(
             f"tokens do not use the first {encoder_class.offset} rows: pass more"
         )
     # Another encoding is initialised after the file's parameters are read.
-    options = {"encoding": None if encoding is None else identity(), "fields": stored}
+    options: Any = {"encoding": None if encoding is None else identity(), "fields": stored}
     return lambda: encoder_class(config, length=length, **options, rngs=nnx.Rngs(0))
 
 
@@ -329,15 +322,15 @@ def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
     trunk = (path for path in architecture.modules if not path.startswith(_HEADS))
     roots = {_root(architecture.modules[path]) for path in trunk}
 
+    # ESM with RoPE may still have a table.
+    unused = ("embeddings.position_embeddings.weight",) if architecture.positions == "esm" else ()
+
     def ignored(name: str) -> bool:
-        unused = name in _UNUSED.get(architecture.positions, ())
-        return unused or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
+        return name in unused or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
 
     return ignored
 
 
-# ESM with RoPE may still have a table.
-_UNUSED = {"deberta": _RELATIVE, "esm": ("embeddings.position_embeddings.weight",)}
 _HEADS = ("head.", "pooler.", "classifier.")
 
 
@@ -365,11 +358,6 @@ def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
         )
     fields = json.loads(encoder.fields)
     architecture = ARCHITECTURES[row_name(fields)]
-    if architecture.positions == "deberta":
-        raise ValueError(
-            "DeBERTa's relative embeddings cannot be exported, since only their projections are "
-            "kept: save a checkpoint instead"
-        )
     names = architecture.tensor_names("" if alone else "encoder", encoder.config)
     prefix = "" if alone else architecture.prefix
     tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
@@ -423,33 +411,3 @@ def _labels(fields: Fields, classes: int) -> Fields:
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
-
-
-def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
-    """Set the tables of keys and queries in each layer: projected relative embeddings (DeBERTa)."""
-    if absent := [name for name in _RELATIVE if name not in tensors.files]:
-        raise InputError(f"{tensors.directory}: missing are {listed(absent)}")
-    table, scale, bias = (tensors.read(name, np.float64) for name in _RELATIVE)
-    rows = 2 * fields["position_buckets"]
-    if table.shape[0] < rows or table.shape[1:] != (encoder.config.dim,):
-        raise InputError(
-            f"{tensors.directory}: {_RELATIVE[0]} has shape {table.shape}, not "
-            f"{(rows, encoder.config.dim)}"
-        )
-    table = table[:rows] - table[:rows].mean(-1, keepdims=True)
-    spread = np.sqrt((table**2).mean(-1, keepdims=True) + fields["layer_norm_eps"])
-    table = table / spread * scale + bias
-    attention = encoder.layers.attention
-    params = attention.encoding_params.get_value()
-
-    def projected(layer: Any, like: Any) -> Any:
-        kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
-        rows = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
-        return jnp.asarray(rows.reshape(like.shape), like.dtype)
-
-    attention.encoding_params = nnx.Param(
-        {
-            "key_table": projected(attention.key, params["key_table"]),
-            "query_table": projected(attention.query, params["query_table"]),
-        }
-    )

@@ -15,12 +15,9 @@ from jaxpe.encodings import (
     Encoding,
     LayerPattern,
     alibi,
-    attention_chunks,
     chain,
-    deberta,
     identity,
     learned,
-    position_temperature,
     rope,
     rope_frequencies,
     rope_from_hf,
@@ -30,9 +27,8 @@ from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import unit_rms
 
-GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 _LONGROPE = ("longrope", "su", "yarn")  # names of one scaling in the configurations of Phi-3
 
@@ -56,20 +52,18 @@ def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
     """Kinds of layers with a RoPE entry each: (None,) for a single entry, () without RoPE."""
     if "rope_theta" not in fields:
         return ()
-    return (GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
+    return (GLOBAL, LOCAL) if "rope_local_base_freq" in fields else (None,)
 
 
 def rope_entry(fields: Fields, kind: str | None) -> Fields:
     """RoPE entry of a kind of layer, with its base and rotated share."""
     entry = fields.get("rope_parameters") or {}
-    if kind is not None and (kind in entry or _LOCAL in entry or GLOBAL in entry):
+    if kind is not None and (kind in entry or LOCAL in entry or GLOBAL in entry):
         entry = entry.get(kind) or {}
-    elif not entry and kind != _LOCAL:
+    elif not entry and kind != LOCAL:
         entry = fields.get("rope_scaling") or {}
-    base = fields["rope_local_base_freq"] if kind == _LOCAL else fields["rope_theta"]
+    base = fields["rope_local_base_freq"] if kind == LOCAL else fields["rope_theta"]
     share = fields.get("partial_rotary_factor")
-    if fields.get("rotary_dim"):  # as in the first configurations of MiniMax-M2
-        share = fields["rotary_dim"] / fields["head_dim"]
     defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
     entry = defaults | {name: value for name, value in entry.items() if value is not None}
     original = "original_max_position_embeddings"
@@ -105,17 +99,10 @@ LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
     "all": lambda fields, layer, rotates: True,
     "even": lambda fields, layer, rotates: layer % 2 == 0,
     "late": lambda fields, layer, rotates: layer >= fields["max_window_layers"],
-    "rotated": lambda fields, layer, rotates: rotates,
     "unrotated": lambda fields, layer, rotates: fields["use_sliding_window"] and not rotates,
     "but every fourth": lambda fields, layer, rotates: (layer + 1) % 4 != 0,
     "but every sliding_window_pattern-th": lambda fields, layer, rotates: (
         (layer + 1) % fields["sliding_window_pattern"] != 0
-    ),
-    "but every full_attention_interval-th": lambda fields, layer, rotates: (
-        (layer + 1) % fields["full_attention_interval"] != 0
-    ),
-    "but full_attn_idxs": lambda fields, layer, rotates: (
-        fields["full_attn_idxs"] is not None and layer not in fields["full_attn_idxs"]
     ),
     "but every global_attn_every_n_layers-th from the first": lambda fields, layer, rotates: (
         layer % fields["global_attn_every_n_layers"] != 0
@@ -126,20 +113,15 @@ LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
 def _rotary(
     architecture: Architecture, fields: Fields, config: TransformerConfig
 ) -> Encoding | LayerPattern:
-    """RoPE by layer: some layers may not rotate, and local layers have a window or chunks."""
+    """RoPE by layer: some layers may not rotate, and local layers have a window."""
     rotates, kinds = _rotation_flags(fields), layer_types(architecture, fields)
     mask = _window(architecture, fields)
     if architecture.window.get("rotated") and mask is not None:
         rotates = [kind != GLOBAL for kind in kinds]
-    of_kind = {kind: config.at(i) for i, kind in enumerate(kinds)}
-    bases = {
-        kind: _rotation(architecture, fields, of_kind.get(kind or GLOBAL, config), kind)
-        for kind in rope_kinds(fields)
-    }
-    unrotated = _temperature_encoding(fields)
+    bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
-        base = bases[layer_type if layer_type in bases else None] if rotated else unrotated
+        base = bases[layer_type if layer_type in bases else None] if rotated else identity()
         if mask is None or layer_type == GLOBAL:
             return base
         return mask if base == identity() else chain(base, mask)
@@ -158,15 +140,9 @@ def layer_types(architecture: Architecture, fields: Fields) -> list[str]:
     rotates, window = _rotation_flags(fields), architecture.window
     kinds = stored or [GLOBAL] * len(rotates)
     if window and not stored:
-        rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
-        kinds = [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
-    return [*kinds[:-1], GLOBAL] if window.get("last") else kinds
-
-
-def local_kind(architecture: Architecture) -> str:
-    """Kind of the layers that are not global."""
-    local = _CHUNKED if architecture.window.get("chunked") else _LOCAL
-    return architecture.window.get("kind", local)
+        rule = LOCAL_LAYERS[window["layers"]]
+        kinds = [LOCAL if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+    return kinds
 
 
 def _rotation_flags(fields: Fields) -> list[bool]:
@@ -181,34 +157,12 @@ def _rotation_flags(fields: Fields) -> list[bool]:
 def _rotation(
     architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
 ) -> Encoding:
-    interleaved = architecture.interleaved
-    interleaved = fields[interleaved] if isinstance(interleaved, str) else interleaved
-    encoding = rope_from_hf(
+    return rope_from_hf(
         rope_entry(fields, kind),
         head_dim=config.rotary_width,
         max_position_embeddings=fields["max_position_embeddings"],
-        layout="interleaved" if interleaved else "half_split",
+        layout="interleaved" if architecture.interleaved else "half_split",
     )
-    if not fields.get("use_qk_norm"):
-        return encoding
-    # Llama 4 normalises after the rotation, which cancels the attention factor.
-    return chain(encoding, _unit_rms(fields["rms_norm_eps"]))
-
-
-def _unit_rms(epsilon: float) -> Encoding:
-    """Queries and keys divided by their root mean square."""
-
-    def normalised(params, x, positions):
-        return unit_rms(x, epsilon)
-
-    return Encoding(query=normalised, key=normalised)
-
-
-def _temperature_encoding(fields: Fields) -> Encoding:
-    """Encoding of layers without RoPE: none, or Llama 4's temperature by position."""
-    if not fields.get("attn_temperature_tuning"):
-        return identity()
-    return position_temperature(scale=fields["attn_scale"], period=fields["floor_scale"])
 
 
 def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
@@ -217,8 +171,6 @@ def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
     size = fields[window["field"]] if "field" in window else None
     if size is None or ("flag" in window and not fields[window["flag"]]):
         return None
-    if window.get("chunked"):
-        return attention_chunks(size=size)
     # Half of the window on each side, and the token itself.
     return sliding_window(size=size // 2 + 1 if window.get("half") else size)
 
@@ -250,16 +202,6 @@ def offset_positions(encoding: Encoding, offset: int) -> Encoding:
     return moved_positions(encoding, lambda positions: positions + offset)
 
 
-def _deberta(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    distance = fields["max_relative_positions"]
-    return deberta(
-        num_heads=config.num_heads,
-        head_dim=config.head_width,
-        num_buckets=fields["position_buckets"],
-        max_distance=fields["max_position_embeddings"] if distance < 1 else distance,
-    )
-
-
 ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "rope": _rotary,
     "gptj": _gptj_rope,
@@ -270,5 +212,4 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
         _rotary if fields["position_embedding_type"] == "rotary" else _roberta_table
     )(architecture, fields, config),
     "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
-    "deberta": _deberta,
 }

@@ -3,7 +3,6 @@
 Sizes in a configuration are not trusted before they are compared with the tensors.
 """
 
-import math
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
@@ -24,20 +23,11 @@ from jaxpe.nn.checkpoints.architecture import (
 )
 from jaxpe.nn.checkpoints.encodings import (
     GLOBAL,
-    layer_types,
-    local_kind,
-    rope_entry,
+    LOCAL,
     rope_kinds,
 )
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
-from jaxpe.nn.config import (
-    Activation,
-    ConvolutionSizes,
-    DeltaNetSizes,
-    ExpertSizes,
-    LatentSizes,
-    TransformerConfig,
-)
+from jaxpe.nn.config import Activation, TransformerConfig
 from jaxpe.plans.scaling import PARAMETER_KINDS
 
 # Fields that change the computation of some architecture, with their harmless values. For an
@@ -125,56 +115,10 @@ CONFIG_FIELDS: Mapping[str, str] = {
 _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer_range": ("embedding_scale", float),
     "logits_scaling": ("logit_scale", lambda divisor: 1 / divisor),
-    "hidden_size_per_layer_input": ("layer_input_dim", lambda width: width or None),
     "query_pre_attn_scalar": ("attention_scale", lambda scalar: scalar**-0.5),
     "use_parallel_residual": ("residual", lambda yes: "parallel" if yes else "sequential"),
     "do_layer_norm_before": ("norm_position", lambda yes: "pre" if yes else "post"),
 }
-
-
-def _row_sizes(row: Mapping[str, Any], fields: Fields) -> Fields:
-    """Sizes of a row: values of fields, their product for a list, or constants."""
-
-    def value(entry: Any) -> Any:
-        if isinstance(entry, list):
-            return math.prod(fields[name] for name in entry)
-        return fields.get(entry, entry) if isinstance(entry, str) else entry
-
-    return {name: value(entry) for name, entry in row.items()}
-
-
-def _latent(architecture: Architecture, fields: Fields) -> Fields:
-    """Fields of a TransformerConfig with latent attention, whose scale has YaRN's factor."""
-    sizes = LatentSizes(**_row_sizes(architecture.latent, fields))
-    entry, width = rope_entry(fields, None), fields["head_dim"] + sizes.rotary_dim
-    scaled = entry.get("rope_type", entry.get("type", "default")) != "default"
-    multiplier = entry.get("mscale_all_dim", 0.0) if scaled else 0.0
-    factor = 1 + 0.1 * multiplier * math.log(max(entry.get("factor", 1.0), 1.0))
-    return {"latent": sizes, "num_kv_heads": None, "attention_scale": factor**2 * width**-0.5}
-
-
-def _mixer(architecture: Architecture, fields: Fields) -> ConvolutionSizes | DeltaNetSizes | None:
-    """Token mixer of layers that do not attend; None without such layers."""
-    if not architecture.mixer:
-        return None
-    sizes = _row_sizes(architecture.mixer, fields)
-    return DeltaNetSizes(**sizes) if "key_heads" in sizes else ConvolutionSizes(**sizes)
-
-
-def _experts(architecture: Architecture, fields: Fields) -> ExpertSizes:
-    sizes = _row_sizes(architecture.experts, fields)
-    if fields.get("topk_method") == "greedy":  # whatever the groups
-        sizes |= {"groups": 1, "chosen_groups": 1}
-    return ExpertSizes(**sizes)
-
-
-def _is_dense(fields: Fields, layer: int) -> bool:
-    """Whether a layer of a model with experts has none."""
-    return (
-        layer < fields.get("first_k_dense_replace", 0)
-        or (layer + 1) % fields.get("decoder_sparse_step", 1) != 0
-        or layer in (fields.get("mlp_only_layers") or ())
-    )
 
 
 class Range(NamedTuple):
@@ -192,29 +136,18 @@ _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
 _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in float32
 _LENGTHS = (  # lengths and periods, which need not be the size of any tensor's axis
-    *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
+    *("max_position_embeddings", "sliding_window", "original_max_position_embeddings"),
     *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
-    *("full_attention_interval", "conv_L_cache", "linear_conv_kernel_dim", "block_multiple_of"),
-    "original_max_position_embeddings",
     *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
-    "decoder_sparse_step",
 )
 _LAYERS = ("num_hidden_layers", "num_decoder_layers")
 _SIZES = (
     *("vocab_size", "hidden_size", "num_attention_heads", "head_dim", "num_key_value_heads"),
     *("intermediate_size", "rotary_dim", "relative_attention_num_buckets", *_LAYERS, *_LENGTHS),
-    *("linear_num_key_heads", "linear_num_value_heads"),
-    *("linear_key_head_dim", "linear_value_head_dim"),
-    *("global_head_dim", "num_global_key_value_heads"),
-    *("num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
-    *("shared_expert_intermediate_size", "n_group", "topk_group"),
-    *("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"),
 )
 _RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
     **dict.fromkeys(("type_vocab_size", "mask_token_id"), Range(int, 0, _LARGEST)),
-    "num_kv_shared_layers": Range(int, 0, _LARGEST),
-    "hidden_size_per_layer_input": Range(int, 0, _LARGEST),
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
@@ -222,18 +155,11 @@ _RANGES = {
     **dict.fromkeys(("residual_multiplier", "logits_scaling", "logit_scale"), _POSITIVE),
     # Below a base of 1, the first pair would not rotate fastest.
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
-    **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),
-    **dict.fromkeys(("block_ffn_dim_multiplier", "routed_scaling_factor"), _POSITIVE),
-    "swiglu_limit": _POSITIVE,
-    **dict.fromkeys(("n_shared_experts", "first_k_dense_replace"), Range(int, 0, _LARGEST)),
-    "position_buckets": Range(int, 4, _LARGEST),
+    "initializer_range": _POSITIVE._replace(low=0.0),
     "partial_rotary_factor": Range(float, 2**-20, 1.0),
 }
 # Null switches these off; in any other field, null means the default.
-_NULLABLE = (
-    *("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim"),
-    "q_lora_rank",
-)
+_NULLABLE = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim")
 # Fields without a default that are read.
 _WITHOUT_DEFAULT = (
     *("model_type", "rope_parameters", "rope_scaling", "scale_decoder_outputs"),
@@ -282,7 +208,9 @@ def architecture_of_fields(
     model_type = row_name(stored)
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
-            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
+            f"{path}: model_type is {reprlib.repr(model_type)}, which is not loaded into Flax; "
+            f"{', '.join(rows)} are. `jaxpe inspect {path.parent}` runs other models through "
+            "transformers (pip install 'jaxpe[torch]')"
         )
     return rows[model_type]
 
@@ -357,30 +285,18 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
         | {"hidden_act": tuple(ACTIVATIONS[architecture.activations])}
         | {k: tuple(v) for k, v in architecture.allowed.items()}
     )
-    if "moe_layers" in architecture.allowed and stored.get("moe_layers") != []:
-        raise InputError(
-            f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, but layers of "
-            "experts are not supported; only [] is"
-        )
-    if "per_layer_config" in defaults and fields["per_layer_config"] is not None:
-        fields |= _global_sizes(config)
     fields |= config.checked_numbers()
     config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
     _check_layers(config)
     fields = {k: v for k, v in fields.items() if k in (*defaults, *_WITHOUT_DEFAULT)}
-    if isinstance(entry := fields.get("rope_parameters"), dict):
-        ignored = architecture.ignored
-        fields["rope_parameters"] = {k: v for k, v in entry.items() if k not in ignored}
     _check_rope(path, fields)
     return fields
 
 
 def _check_layers(config: _Config) -> None:
     """Raise for a list by layer without exactly one allowed entry for each layer."""
-    entries = {"layer_types": (GLOBAL, local_kind(config.architecture)), "no_rope_layers": (0, 1)}
+    entries = {"layer_types": (GLOBAL, LOCAL), "no_rope_layers": (0, 1)}
     layers = config.fields["num_hidden_layers"]
-    if (indices := config.fields.get("full_attn_idxs")) is not None:
-        from_json(list[int], indices, where=config.field_name("full_attn_idxs"))
     for name, allowed in entries.items():
         values = config.fields.get(name)
         if name not in config.architecture.defaults or not values:
@@ -467,72 +383,14 @@ def model_config(
         values["embedding_factor"] = fields["hidden_size"] ** 0.5
     if fields.get("token_dropout"):  # 0.15·0.8 of the tokens were masks in training
         values |= {"embedding_factor": 0.88, "dropped_token": fields["mask_token_id"]}
-    if "block_auto_adjust_ff_dim" in defaults:
-        values["hidden_dim"] = _adjusted_width(fields)
-    if architecture.latent:
-        values |= _latent(architecture, fields)
     for name in architecture.ignored:
         values.pop(CONFIG_FIELDS.get(name, name), None)
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
-        if architecture.experts:
-            values["experts"] = _experts(architecture, fields)
-        values["by_layer"] = _changes_by_layer(architecture, fields)
         return TransformerConfig(**values | options | overrides)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _changes_by_layer(architecture: Architecture, fields: Fields) -> Any:
-    """Value of `by_layer`: () if all layers are alike."""
-    kinds = layer_types(architecture, fields) if "layer_types" in architecture.defaults else []
-    mixer, local = _mixer(architecture, fields), local_kind(architecture)
-    changes = [{"mixer": mixer} if mixer and kind == local else {} for kind in kinds]
-    if "num_kv_shared_layers" in fields:
-        changes = [_gemma4_changes(fields, kinds, layer) for layer in range(len(kinds))]
-    if architecture.experts:
-        changes = changes or [{} for _ in range(fields["num_hidden_layers"])]
-        for layer, change in enumerate(changes):
-            change |= {"experts": None} if _is_dense(fields, layer) else {}
-    return tuple(tuple(change.items()) for change in changes) if any(changes) else ()
-
-
-def _gemma4_changes(fields: Fields, kinds: list[str], layer: int) -> Fields:
-    """Changes in a layer of Gemma 4: sizes and values of global ones, the source of the last."""
-    kind, first = kinds[layer], len(kinds) - fields["num_kv_shared_layers"]
-    changes, equal = {}, kind == GLOBAL and fields["attention_k_eq_v"]
-    if kind == GLOBAL:
-        changes = {"head_dim": fields["global_head_dim"] or 512}
-    if equal and (heads := fields["num_global_key_value_heads"]) is not None:
-        changes["num_kv_heads"] = heads
-    if layer < first:
-        return changes | {"keys_are_values": equal}
-    wide = fields["intermediate_size"] * (2 if fields["use_double_wide_mlp"] else 1)
-    sources = [i for i in range(first) if kinds[i] == kind]
-    if not sources:
-        raise ValueError(f"num_kv_shared_layers leaves no {kind} layer that has its own keys")
-    return changes | {"source_layer": sources[-1], "hidden_dim": wide}
-
-
-def _global_sizes(config: _Config) -> Fields:
-    """Sizes of global layers, which transformers 5.24 stores for each of them."""
-    name = config.field_name("per_layer_config")
-    stored = from_json(dict[str, dict[str, int]], config.fields["per_layer_config"], where=name)
-    names = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
-    first = next(iter(stored.values()), {})
-    if first.keys() - names or any(sizes != first for sizes in stored.values()):
-        raise InputError(f"{name}: pass equal sizes {' and '.join(names)} of all global layers")
-    return {names[key]: size for key, size in first.items()}
-
-
-def _adjusted_width(fields: Fields) -> int:
-    """Width of the feed-forward layer of LFM2: two thirds, rounded up to a multiple."""
-    width, multiple = fields["intermediate_size"], fields["block_multiple_of"]
-    if not fields["block_auto_adjust_ff_dim"]:
-        return width
-    width = int(fields["block_ffn_dim_multiplier"] * int(2 * width / 3))
-    return -(-width // multiple) * multiple
 
 
 def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:

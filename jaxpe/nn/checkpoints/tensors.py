@@ -161,7 +161,7 @@ def stored_tensors(
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in leaves:
         name, leaf = by_path[_param_path(path)], np.asarray(leaf, np.float32)
-        layers = leaf.reshape(-1, *leaf.shape[name.stacked_axes :])[name.first :]
+        layers = (leaf if name.stacked else leaf[None])[name.first :]
         for stored, tensor in zip(name.stored_shapes(leaf), layers, strict=True):
             key = stored if stored.startswith(head_names) else prefix + stored
             tensor = (tensor.T if name.transposed else tensor) - np.float32(name.offset)
@@ -319,7 +319,7 @@ def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
     layers = [x + x.dtype.type(name.offset) for x in layers] if name.offset else layers
     layers = [np.ones_like(layers[0])] * name.first + layers
     # With its dtype, `jnp.asarray` copies once.
-    whole = np.stack(layers).reshape(leaf.shape) if name.stacked_axes else layers[0]
+    whole = np.stack(layers) if name.stacked else layers[0]
     return jnp.asarray(whole, leaf.dtype)
 
 
