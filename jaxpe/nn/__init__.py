@@ -11,12 +11,11 @@ from jaxpe.nn.attention import (
 )
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.cache import evict_tokens, move_cache
-from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
 from jaxpe.nn.checkpoints.encoders import (
     Bert,
-    MPNet,
+    BertOutput,
     load_classifier,
     load_masked_lm,
     save_huggingface,
@@ -55,15 +54,14 @@ from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, Transform
 from jaxpe.nn.warm_start import with_encoding
 
 __all__ = [
-    "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache", "CausalLM",
-    "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder", "EncoderDecoderOutput",
-    "FeedForward", "Gates", "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention",
-    "LatentSizes", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
-    "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
-    "TransformerConfig", "TransformerOutput", "attention_fn", "attention_mask", "content_logits",
-    "evict_tokens", "functionalize", "generate", "head_encoding", "init_model", "load_causal_lm",
-    "load_classifier", "load_masked_lm", "load_model", "load_seq2seq_lm", "move_cache",
-    "nope_decoder", "packed_positions", "padded_positions", "parameter_count", "partition_rules",
-    "pooled", "position_functions", "position_means", "position_table", "save_huggingface",
-    "segment_starts", "split_heads", "sum_hidden", "trunk", "with_encoding",
+    "Attended", "Bert", "BertOutput", "Block", "BoundEncoding", "Cache", "CausalLM", "Classifier",
+    "Context", "Decoder", "Encoder", "EncoderDecoder", "EncoderDecoderOutput", "FeedForward",
+    "Gates", "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes", "MaskedLM",
+    "Memory", "MultiHeadAttention", "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput",
+    "Transformer", "TransformerConfig", "TransformerOutput", "attention_fn", "attention_mask",
+    "content_logits", "evict_tokens", "functionalize", "generate", "head_encoding", "init_model",
+    "load_causal_lm", "load_classifier", "load_masked_lm", "load_model", "load_seq2seq_lm",
+    "move_cache", "nope_decoder", "packed_positions", "padded_positions", "parameter_count",
+    "partition_rules", "pooled", "position_functions", "position_means", "position_table",
+    "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk", "with_encoding",
 ]  # fmt: skip

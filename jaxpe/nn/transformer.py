@@ -187,8 +187,8 @@ class Transformer(nnx.Module):
         ids = ids if mask is None else jnp.where(mask, ids, 0)
         _check_ids(ids, self.config.vocab_size)
         if positions is None:
-            start = 0 if cache is None else cache.length
-            positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
+            positions = np.arange(ids.shape[-1], dtype=np.int32)  # so that a table can refuse them
+            positions = positions if cache is None else cache.length + positions
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         memory = cache.memory if memory is None and cache is not None else memory
         cross = self._cross(ids, memory, positions, segments, trace)

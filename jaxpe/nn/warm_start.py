@@ -61,6 +61,4 @@ def replace_encoding(
     transformer.pattern = nnx.static(pattern)
     del transformer.pattern_params  # NNX fixes whether an attribute is data or static
     transformer.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
-    transformer.fields = ""
-    if hasattr(transformer, "has_table"):
-        transformer.has_table = False
+    transformer.fields, transformer.length = "", None

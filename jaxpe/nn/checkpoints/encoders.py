@@ -4,26 +4,25 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Int
+from jax import Array
+from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, LayerPattern, identity
+from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import (
     ARCHITECTURES,
     Architecture,
     Fields,
-    TensorName,
     row_name,
 )
-from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
 from jaxpe.nn.checkpoints.encoder_decoders import seq2seq_lm_tensors
 from jaxpe.nn.checkpoints.encodings import model_encoding
@@ -32,7 +31,6 @@ from jaxpe.nn.checkpoints.fields import (
     float32_fields,
     model_config,
     read_fields,
-    stored_fields,
 )
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
@@ -45,14 +43,30 @@ from jaxpe.nn.checkpoints.tensors import (
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.layers import dense
-from jaxpe.nn.transformer import Encoder
-from jaxpe.nn.warm_start import replace_encoding
+from jaxpe.nn.transformer import Encoder, TransformerOutput
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
 
 
+class BertOutput(NamedTuple):
+    """Output of BERT.
+
+    Attributes:
+        pooled: vector of the first token after a dense layer and tanh; None without a pooler.
+        transformer: hidden states, and traced attention.
+    """
+
+    pooled: Float[Array, "... dim"] | None
+    transformer: TransformerOutput
+
+    @property
+    def hidden(self) -> Float[Array, "... n dim"]:
+        """Hidden states of the last layer."""
+        return self.transformer.hidden
+
+
 class Bert(nnx.Module):
-    """BERT: an encoder with an optional pooler.
+    """BERT or MPNet: an encoder with an optional pooler (Devlin et al. 2019, Song et al. 2020).
 
     Heads take the encoder like any other:
     `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
@@ -60,15 +74,14 @@ class Bert(nnx.Module):
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> encoder = jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> table = jaxpe.learned(length=7, dim=16)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
     >>> output = jaxpe.nn.Bert(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int))
     >>> output.hidden.shape, output.pooled.shape
     ((4, 7, 16), (4, 16))
     """
 
-    model_type: ClassVar[str] = "bert"
-
-    def __init__(self, encoder: BertEncoder, *, pooler: bool = True, rngs: nnx.Rngs):
+    def __init__(self, encoder: Encoder, *, pooler: bool = True, rngs: nnx.Rngs):
         config = encoder.config
         self.encoder = encoder
         self.pooler = dense(config, config.dim, config.dim, rngs=rngs) if pooler else None
@@ -107,34 +120,11 @@ class Bert(nnx.Module):
         jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
         """
 
-        def make(encoder: Any, tensors: Tensors) -> Bert:
-            architecture = encoder.architecture
-            if architecture.model_type != cls.model_type:
-                other = next(c for c in (Bert, MPNet) if c.model_type != cls.model_type)
-                raise InputError(
-                    f"{directory} has model_type {other.model_type!r}: use {other.__name__}.load"
-                )
+        def make(encoder: Encoder, architecture: Architecture, tensors: Tensors) -> Bert:
             pooler = f"{architecture.modules['pooler.pooler']}.weight" in tensors.files
             return cls(encoder, pooler=pooler, rngs=nnx.Rngs(0))
 
         return _load(directory, make, encoding, overrides, kinds=("bert",), head="pooler")
-
-    def save(
-        self, directory: str | os.PathLike, *, source: str | os.PathLike | None = None
-    ) -> None:
-        """Write a Hugging Face directory, as `save_huggingface` does."""
-        save_huggingface(self, directory, source=source)
-
-
-class MPNet(Bert):
-    """MPNet: an `MPNetEncoder` with an optional pooler.
-
-    >>> jaxpe.nn.MPNet.load("nowhere")
-    Traceback (most recent call last):
-    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
-    """
-
-    model_type = "mpnet"
 
 
 def load_masked_lm(
@@ -142,7 +132,7 @@ def load_masked_lm(
 ) -> MaskedLM:
     """Load a masked language model, such as BERT, MPNet, RoBERTa, ModernBERT or ESM-2.
 
-    Arguments are as in `Bert.load`; `encoding` is for BERT and MPNet alone.
+    Arguments are as in `Bert.load`.
 
     Raises:
         InputError: errors of `Bert.load`; a missing head, or a head that is not tied to the token
@@ -153,12 +143,13 @@ def load_masked_lm(
     jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
-    def make(encoder: Encoder, tensors: Tensors) -> MaskedLM:
-        if isinstance(encoder, MPNetEncoder) and encoder.config.activation != "gelu":
-            raise InputError(f"{directory}: the head of MPNet has GELU: set hidden_act to gelu")
-        return MaskedLM(encoder, rngs=nnx.Rngs(0))
-
-    return _load(directory, make, encoding, overrides)
+    return _load(
+        directory,
+        lambda encoder, *_: MaskedLM(encoder, rngs=nnx.Rngs(0)),
+        encoding,
+        overrides,
+        head="head",
+    )
 
 
 def load_classifier(
@@ -177,18 +168,20 @@ def load_classifier(
     jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
-    def make(encoder: Any, tensors: Tensors) -> Classifier:
+    def make(encoder: Encoder, architecture: Architecture, tensors: Tensors) -> Classifier:
         # A missing bias of the classes is reported by `load_parameters`.
-        bias = f"{encoder.architecture.modules['classifier.output']}.bias"
+        bias = f"{architecture.modules['classifier.output']}.bias"
         classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
         return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
 
     return _load(directory, make, encoding, overrides, kinds=("bert",), head="classifier")
 
 
-def load_encoder(directory: str | os.PathLike, **overrides: Any) -> Encoder:
-    """Load an encoder without its head, such as RoBERTa, ModernBERT, ESM-2 or EmbeddingGemma."""
-    return _load(directory, lambda encoder, tensors: encoder, None, overrides, head="")
+def load_encoder(
+    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+) -> Encoder:
+    """Load an encoder without its head; arguments are as in `Bert.load`."""
+    return _load(directory, lambda encoder, *_: encoder, encoding, overrides)
 
 
 def save_huggingface(
@@ -199,12 +192,11 @@ def save_huggingface(
 ) -> None:
     """Write config.json and model.safetensors in Hugging Face's format, as float32.
 
-    Fields of the config.json that the model was loaded with are kept, unless the model determines
-    them.
+    Fields of the config.json that the model was loaded with are kept.
 
     Args:
-        model: model on a `BertEncoder` or an `MPNetEncoder`, or loaded from a Hugging Face
-            directory with its own encoding.
+        model: model that was loaded from a Hugging Face directory with its own encoding, or a
+            classifier on the encoder of a BERT or MPNet that was.
         directory: folder to write to; it is created if it does not exist.
         source: directory whose tokenizer files are copied.
 
@@ -216,7 +208,7 @@ def save_huggingface(
     >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
     >>> save_huggingface(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
     Traceback (most recent call last):
-    ValueError: Hugging Face has no class for a MaskedLM on Encoder: build it on a BertEncoder ...
+    ValueError: Hugging Face has no class for this MaskedLM, whose encoder was not loaded from ...
     """
     if isinstance(model, Seq2SeqLM):
         fields, tensors = seq2seq_lm_tensors(model)
@@ -229,34 +221,43 @@ def save_huggingface(
 
 def _load(
     directory: str | os.PathLike,
-    make: Callable[[Any, Tensors], Any],
+    make: Callable[[Encoder, Architecture, Tensors], Any],
     encoding: Encoding | None,
     overrides: Fields,
     *,
     kinds: tuple[str, ...] = ("bert", "encoder"),
-    head: str = "head",
+    head: str = "",
 ) -> Any:
     """Model that `make` builds on the encoder of a directory, with the directory's parameters."""
     architecture, fields, stored = read_fields(directory, *kinds)
     if head == "head" and "head.bias" not in architecture.modules:
         raise InputError(
             f"{directory}: no masked language model of {architecture.title} is supported: load its "
-            "encoder by load_encoder"
+            "encoder by load_model"
         )
-    path, prefix = Path(directory, "config.json"), architecture.prefix
+    path = Path(directory, "config.json")
     rates = {"dropout": 0.0, "attention_dropout": 0.0} if architecture.kind == "encoder" else {}
     config = model_config(architecture, path, fields, overrides, tie_embeddings=True, **rates)
     names = architecture.tensor_names("encoder" if head else "", config, head=head)
-    with open_tensors(directory, prefix) as tensors:
+    with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         fields |= _stored_frequencies(fields, tensors) if architecture.positions == "esm" else {}
-        encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
-        if encoding is not None:
-            tensors = _non_positional_tensors(tensors, names)
-        model = load_parameters(
-            lambda: make(encoder(), tensors), names, tensors, ignored=_unused_tensor(architecture)
-        )
-        if isinstance(model, MaskedLM):
+        if encoding is None:
+            length, positions = _positions(architecture, path, fields, config)
+            unused: set[str] = set()
+        else:
+            length, positions = None, encoding
+            unused = {n.checkpoint_name for n in names if "encoding_params" in n.param_path}
+            names = tuple(n for n in names if "encoding_params" not in n.param_path)
+
+        def model() -> Any:
+            return make(
+                Encoder(config, encoding=positions, rngs=nnx.Rngs(0)), architecture, tensors
+            )
+
+        ignored = _unused_tensor(architecture, unused)
+        loaded = load_parameters(model, names, tensors, ignored=ignored)
+        if isinstance(loaded, MaskedLM):
             check_masked_lm_head(
                 path,
                 fields.get("tie_word_embeddings"),
@@ -264,14 +265,25 @@ def _load(
                 bias=str(architecture.modules["head.bias"]),
                 tokens=f"{architecture.modules['tokens']}.weight",
             )
-        below = model.encoder if head else model
-    if architecture.kind == "encoder":
-        below.fields = json.dumps(stored)
-        if below.encoding.defines("embed"):
-            below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
-    if encoding is not None:
-        replace_encoding(below, encoding, rngs=nnx.Rngs(0))
-    return model
+    encoder = loaded.encoder if head else loaded
+    encoder.length, encoder.fields = length, json.dumps(stored) if encoding is None else ""
+    return loaded
+
+
+def _positions(
+    architecture: Architecture, path: Path, fields: Fields, config: TransformerConfig
+) -> tuple[int | None, Encoding | LayerPattern]:
+    """Number of positions in a table, None without one; and the encoding of the file."""
+    encoding = model_encoding(architecture, path, fields, config)
+    if not isinstance(encoding, Encoding) or not encoding.defines("embed"):
+        return None, encoding
+    rows, offset = fields["max_position_embeddings"], fields.get("pad_token_id", -1) + 1
+    if rows <= offset:
+        raise InputError(
+            f"{path.parent}: max_position_embeddings is {rows}, but tokens do not use the first "
+            f"{offset} rows: pass more"
+        )
+    return rows - offset, encoding
 
 
 def _stored_frequencies(fields: Fields, tensors: Tensors) -> Fields:
@@ -291,42 +303,17 @@ def _stored_frequencies(fields: Fields, tensors: Tensors) -> Fields:
     return {"rope_parameters": {"rope_type": "longrope", "attention_factor": 1.0, **lists}}
 
 
-def _encoder_constructor(
-    architecture: Architecture,
-    path: Path,
-    fields: Fields,
-    config: TransformerConfig,
-    stored: Fields,
-    encoding: Encoding | None,
-) -> Callable[[], Encoder]:
-    """Constructor of the encoder of a config.json."""
-    if architecture.kind == "encoder":
-        if encoding is not None:
-            raise InputError(f"{path.parent}: `encoding` is for BERT and MPNet; leave it out")
-        positions: Encoding | LayerPattern = model_encoding(architecture, path, fields, config)
-        return lambda: Encoder(config, encoding=positions, rngs=nnx.Rngs(0))
-    encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is architecture)
-    length = fields["max_position_embeddings"] - encoder_class.offset
-    if length < 1:
-        raise InputError(
-            f"{path.parent}: max_position_embeddings is {fields['max_position_embeddings']}, but "
-            f"tokens do not use the first {encoder_class.offset} rows: pass more"
-        )
-    # Another encoding is initialised after the file's parameters are read.
-    options: Any = {"encoding": None if encoding is None else identity(), "fields": stored}
-    return lambda: encoder_class(config, length=length, **options, rngs=nnx.Rngs(0))
-
-
-def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
-    """Predicate of tensor names: tensors of heads and buffers, which an encoder does not use."""
-    trunk = (path for path in architecture.modules if not path.startswith(_HEADS))
-    roots = {_root(architecture.modules[path]) for path in trunk}
-
+def _unused_tensor(architecture: Architecture, positions: Collection[str]) -> Callable[[str], bool]:
+    """Predicate of names of tensors that an encoder does not use: of heads, buffers, positions."""
+    modules = (name for path, name in architecture.modules.items() if not path.startswith(_HEADS))
+    names = (name if isinstance(name, str) else name.checkpoint_name for name in modules)
+    roots = tuple({name.partition(".")[0] + "." for name in names})
     # ESM with RoPE may still have a table.
-    unused = ("embeddings.position_embeddings.weight",) if architecture.positions == "esm" else ()
+    table = ("embeddings.position_embeddings.weight",) if architecture.positions == "esm" else ()
 
     def ignored(name: str) -> bool:
-        return name in unused or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
+        unused = name in positions or name in table or bool(_BUFFERS.search(name))
+        return unused or not name.startswith(roots)
 
     return ignored
 
@@ -334,70 +321,41 @@ def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
 _HEADS = ("head.", "pooler.", "classifier.")
 
 
-def _root(module: Any) -> str:
-    name = module if isinstance(module, str) else module.checkpoint_name
-    return name.partition(".")[0] + "."
-
-
-def _non_positional_tensors(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
-    """Tensors of the file except the model's own positions."""
-    positions = {n.checkpoint_name for n in names if ".encoding_params." in n.param_path}
-    return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
-
-
-def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of an encoder, alone or with a head."""
-    alone = isinstance(model, Encoder)
-    encoder: Any = model if alone else model.encoder
-    if isinstance(encoder, BertEncoder) and not alone:
-        return _bert_tensors(model)
-    if not encoder.fields or not isinstance(model, Encoder | MaskedLM):
-        raise ValueError(
-            f"Hugging Face has no class for a {type(model).__name__} on {type(encoder).__name__}: "
-            "build it on a BertEncoder or an MPNetEncoder"
-        )
-    fields = json.loads(encoder.fields)
-    architecture = ARCHITECTURES[row_name(fields)]
-    names = architecture.tensor_names("" if alone else "encoder", encoder.config)
-    prefix = "" if alone else architecture.prefix
-    tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
-    title = architecture.title + ("Model" if alone else "ForMaskedLM")
-    return float32_fields(fields) | {"architectures": [title]}, tensors
-
-
-def _bert_tensors(
-    model: Bert | MaskedLM | Classifier,
+def _encoder_tensors(
+    model: Encoder | Bert | MaskedLM | Classifier,
 ) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a model on BERT or MPNet."""
-    encoder: Any = model.encoder
-    architecture = encoder.architecture
-    if not encoder.has_table:
+    """Fields of a config.json and tensors of an encoder, alone or with a head."""
+    encoder: Any = model if isinstance(model, Encoder) else model.encoder
+    group, module, ending = next(v for k, v in _CLASSES.items() if isinstance(model, k))
+    fields = json.loads(encoder.fields or "{}")
+    architecture = ARCHITECTURES.get(row_name(fields))
+    if architecture is None or module not in architecture.modules:
         raise ValueError(
-            f"Hugging Face has no class for {architecture.title} with another encoding: save a "
-            "checkpoint instead, or build the model without `encoding`"
+            f"Hugging Face has no class for this {type(model).__name__}, whose encoder was not "
+            "loaded from a directory with such a head, or has another encoding: save a checkpoint "
+            "instead"
         )
-    group, ending = next(v for k, v in _CLASSES.items() if isinstance(model, k))
-    if isinstance(model, Classifier) and (model.pooler is None or model.pooling != "first"):
-        raise ValueError(
-            "a classifier of Hugging Face pools the first token through a pooler: pass "
-            "pooling='first' and a pooler when building it"
-        )
-    fields = stored_fields(architecture, encoder.config, json.loads(encoder.fields))
-    fields["max_position_embeddings"] = encoder.length + encoder.offset
-    fields["architectures"] = [architecture.title + ending]
+    fields = float32_fields(fields) | {"architectures": [architecture.title + ending]}
     if isinstance(model, Classifier):
+        if model.pooler is None or model.pooling != "first":
+            raise ValueError(
+                "a classifier of Hugging Face pools the first token through a pooler: pass "
+                "pooling='first' and a pooler when building it"
+            )
         fields |= _labels(fields, model.output.out_features)
-    names = architecture.tensor_names("encoder", head=group)
-    prefix = "" if isinstance(model, Bert) else architecture.prefix
+    trunk = "" if model is encoder else "encoder"
+    names = architecture.tensor_names(trunk, encoder.config, head=group)
+    prefix = "" if ending == "Model" else architecture.prefix
     head_names = architecture.head_names
     return fields, stored_tensors(model, names, prefix=prefix, head_names=head_names)
 
 
-# Group of modules outside the encoder, and suffix of the class name in transformers.
+# Group of modules outside the encoder, a module of it, and suffix of the class in transformers.
 _CLASSES = {
-    Bert: ("pooler", "Model"),
-    MaskedLM: ("head", "ForMaskedLM"),
-    Classifier: ("classifier", "ForSequenceClassification"),
+    Encoder: ("", "tokens", "Model"),
+    Bert: ("pooler", "pooler.pooler", "Model"),
+    MaskedLM: ("head", "head.bias", "ForMaskedLM"),
+    Classifier: ("classifier", "classifier.output", "ForSequenceClassification"),
 }
 
 

@@ -22,6 +22,7 @@ from jaxpe.encodings import (
     rope_frequencies,
     rope_from_hf,
     sliding_window,
+    t5,
 )
 from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.rotary import rope_arguments
@@ -211,5 +212,8 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "esm": lambda architecture, fields, config: (
         _rotary if fields["position_embedding_type"] == "rotary" else _roberta_table
     )(architecture, fields, config),
+    "mpnet": lambda architecture, fields, config: chain(
+        _roberta_table(architecture, fields, config), t5(num_heads=config.num_heads)
+    ),
     "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
 }

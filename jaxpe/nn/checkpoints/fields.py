@@ -393,20 +393,6 @@ def model_config(
         raise InputError(f"{path}: {error}") from error
 
 
-def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:
-    """Fields of a config.json for a configuration; other stored fields stay."""
-    names = {common: name for name, common in architecture.names.items()}
-    fields = {"hidden_act": "gelu"} | stored | {"model_type": architecture.model_type}
-    for common, name in CONFIG_FIELDS.items():
-        if common in architecture.defaults:
-            value = config.hidden_width if name == "hidden_dim" else getattr(config, name)
-            fields[names.get(common, common)] = value
-    activations = ACTIVATIONS[architecture.activations]
-    if activations[fields["hidden_act"]] != config.activation:
-        fields["hidden_act"] = next(k for k, v in activations.items() if v == config.activation)
-    return float32_fields(fields)
-
-
 def float32_fields(fields: Fields) -> Fields:
     """Fields with the dtype of the tensors set to float32."""
     return fields | {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}
