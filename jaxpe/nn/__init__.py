@@ -18,9 +18,9 @@ from jaxpe.nn.checkpoints.encoders import (
     BertOutput,
     load_classifier,
     load_masked_lm,
-    save_huggingface,
 )
 from jaxpe.nn.checkpoints.loading import load_model
+from jaxpe.nn.checkpoints.saving import save_huggingface
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory

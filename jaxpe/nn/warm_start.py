@@ -17,8 +17,8 @@ def with_encoding(model: Any, encoding: Encoding | LayerPattern, *, key: Array) 
     """Model with another encoding and its own weights, to be trained further (a warm start).
 
     The new encoding replaces everything positional in self-attention: also tables of positions, and
-    the windows of a `LayerPattern`. `load_causal_lm` does this on loading. Hugging Face's formats
-    have no such models, so `save_huggingface` refuses them.
+    the windows of a `LayerPattern`. Hugging Face's formats have no such models, so
+    `save_huggingface` refuses them.
 
     Args:
         model: transformer of `jaxpe.nn`, or a model on one; it stays unchanged. Of an

@@ -19,6 +19,7 @@ from jaxpe.nn import (
     load_model,
     load_seq2seq_lm,
     save_huggingface,
+    with_encoding,
 )
 from jaxpe.nn.checkpoints.architecture import ARCHITECTURES
 from jaxpe.nn.checkpoints.fields import find_architecture
@@ -273,7 +274,7 @@ def test_shards_are_one_model_unless_one_is_cut_off(tmp_path):
 def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
     """A pattern of layers too; parameters of the rest stay those of the file."""
     own, rope = load_causal_lm(FOLDER / "gpt2"), jaxpe.rope(head_dim=8)
-    turned = load_causal_lm(FOLDER / "gpt2", encoding=rope)
+    turned = with_encoding(own, rope, key=jax.random.key(0))
     assert own.decoder.length == 32
     assert turned.decoder.length is None
     assert turned.decoder.encoding_params.get_value() == ()
@@ -282,5 +283,5 @@ def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
     with pytest.raises(ValueError, match="has another encoding"):
         save_huggingface(turned, tmp_path)
     pattern = jaxpe.encodings.interleaved_layers(rope, jaxpe.t5(num_heads=4), period=2)
-    model = load_causal_lm(FOLDER / "llama", encoding=pattern)
+    model = with_encoding(load_causal_lm(FOLDER / "llama"), pattern, key=jax.random.key(0))
     assert jax.tree.leaves(model.decoder.pattern_params)[0].shape == (1, 32, 4)

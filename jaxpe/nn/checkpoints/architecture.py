@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import is_gated
 
 Fields = dict[str, Any]
 
@@ -137,52 +138,37 @@ class Architecture(NamedTuple):
             config: configuration of the model, on which heads and first layers depend.
             head: group of modules outside the transformer.
         """
-        return tensor_names(
-            self.modules,
-            trunk,
-            config,
-            head=head,
-            by_head=self.by_head,
-            transposed=self.transposed,
-            norm_offset=self.norm_offset,
-        )
-
-
-def tensor_names(
-    modules: Modules,
-    trunk: str,
-    config: TransformerConfig | None = None,
-    *,
-    head: str = "head",
-    by_head: bool = False,
-    transposed: bool = True,
-    norm_offset: float = 0.0,
-) -> tuple[TensorName, ...]:
-    """Names of all tensors of modules; arguments are as in `Architecture`."""
-    names: list[TensorName] = []
-    first_norm = config is None or config.first_norm
-    for path, module in modules.items():
-        part = None
-        if isinstance(module, Fused):
-            part, module = module.part(config, by_head=by_head), module.checkpoint_name
-        group, _, rest = path.partition(".")
-        beside = group in _GROUPS
-        if beside and group != head:
-            continue
-        leaf = rest if beside else f"{trunk}.{path}".removeprefix(".")
-        if leaf == "bias":
-            names.append(TensorName(module, leaf))
-        elif path.endswith(_TABLES):
-            name = leaf if "params" in path else f"{leaf}.embedding"
-            names.append(TensorName(f"{module}.weight", name))
-        else:
-            first = int(path == "layers.attention_norm" and not first_norm)
-            kernel = TensorName(f"{module}.weight", f"{leaf}.kernel", transposed or beside, part)
-            offset = norm_offset if path.endswith("_norm") else 0.0
-            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=offset, first=first)
-            bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
-            names += [scale if path.endswith("norm") else kernel, bias]
-    return tuple(names)
+        modules, names = {**self.modules}, []
+        if config is not None and is_gated(config.activation):
+            modules |= self.gated
+        first_norm = config is None or config.first_norm
+        for path, module in modules.items():
+            part = None
+            if isinstance(module, Fused):
+                part = module.part(config, by_head=self.by_head)
+                module = module.checkpoint_name
+            group, _, rest = path.partition(".")
+            beside = group in _GROUPS
+            if beside and group != head:
+                continue
+            leaf = rest if beside else f"{trunk}.{path}".removeprefix(".")
+            weight, first = f"{module}.weight", 0
+            if leaf == "bias":
+                names.append(TensorName(module, leaf))
+                continue
+            if path.endswith(_TABLES):
+                table = leaf if "params" in path else f"{leaf}.embedding"
+                names.append(TensorName(weight, table))
+                continue
+            if path.endswith("norm"):
+                first = int(path == "layers.attention_norm" and not first_norm)
+                offset = self.norm_offset if path.endswith("_norm") else 0.0
+                names.append(TensorName(weight, f"{leaf}.scale", offset=offset, first=first))
+            else:
+                kernel = f"{leaf}.kernel"
+                names.append(TensorName(weight, kernel, self.transposed or beside, part))
+            names.append(TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first))
+        return tuple(names)
 
 
 _TABLES = ("tokens", "token_types", "table")

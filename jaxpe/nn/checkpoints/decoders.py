@@ -7,18 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
 from jaxpe.nn.checkpoints.encodings import model_encoding
 from jaxpe.nn.checkpoints.fields import (
     architecture_of_fields,
     check_sizes,
     checked_fields,
-    float32_fields,
     model_config,
     read_config,
 )
@@ -29,7 +26,6 @@ from jaxpe.nn.checkpoints.tensors import (
     check_tied,
     load_parameters,
     open_tensors,
-    stored_tensors,
 )
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.transformer import Decoder
@@ -40,12 +36,7 @@ _BUFFERS = re.compile(r"(^|\.)(attn\.|attention\.)(masked_)?bias$|inv_freq$")
 _NO_TEXT = re.compile(r"(vision_|visual\.|audio_|embed_(vision|audio)\.|multi_modal_|mtp\.)")
 
 
-def load_causal_lm(
-    path: str | os.PathLike,
-    *,
-    encoding: Encoding | LayerPattern | None = None,
-    **overrides: Any,
-) -> CausalLM:
+def load_causal_lm(path: str | os.PathLike, **overrides: Any) -> CausalLM:
     """Load a released decoder with its language-model head.
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
@@ -59,7 +50,6 @@ def load_causal_lm(
     Args:
         path: .gguf file, folder with one, or Hugging Face directory with config.json, and
             model.safetensors or its shards.
-        encoding: encoding that replaces the model's, initialised by `nnx.Rngs(0)`.
         **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
             compiled and looped over.
 
@@ -74,7 +64,7 @@ def load_causal_lm(
     path = Path(path)
     if (file := gguf_file(path)) is not None:
         architecture, fields, tensors, names = read_gguf_model(file)
-        return _load(architecture, file, fields, tensors, names, encoding, overrides)
+        return _load(architecture, file, fields, tensors, names, overrides)
     config = path / "config.json"
     if not os.path.isfile(config):
         raise InputError(f"{path} has neither a .gguf file nor config.json")
@@ -82,25 +72,9 @@ def load_causal_lm(
     stored = text_fields(whole)
     architecture = architecture_of_fields(config, stored, DECODERS)
     with open_tensors(path, architecture.prefix) as tensors:
-        model = _load(architecture, config, stored, tensors, None, encoding, overrides)
-    model.decoder.fields = json.dumps(whole) if encoding is None else ""
+        model = _load(architecture, config, stored, tensors, None, overrides)
+    model.decoder.fields = json.dumps(whole)
     return model
-
-
-def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a model from `load_causal_lm`."""
-    if not model.decoder.fields:
-        raise ValueError(
-            "the model was not loaded from a config.json, or has another encoding: Hugging Face "
-            "has no class for it; save a checkpoint instead"
-        )
-    fields = text_fields(json.loads(model.decoder.fields))
-    architecture = DECODERS[fields["model_type"]]
-    names = architecture.tensor_names("decoder", model.decoder.config)
-    tensors = stored_tensors(
-        model, names, prefix=architecture.prefix, head_names=architecture.head_names
-    )
-    return float32_fields(fields), tensors
 
 
 def _load(
@@ -109,7 +83,6 @@ def _load(
     stored: Fields,
     tensors: Tensors,
     names: Names | None,
-    encoding: Encoding | LayerPattern | None,
     overrides: Fields,
 ) -> CausalLM:
     """Model from fields and tensors; by default with Hugging Face's names of tensors."""
@@ -126,10 +99,6 @@ def _load(
     if not config.tie_embeddings and tokens in tensors.files:
         tensors = tensors._replace(files={head: tensors.files[tokens]} | tensors.files)
     unused = {head} if config.tie_embeddings else set()
-    if encoding is not None:
-        unused |= {name for param, name in by_path.items() if "encoding_params" in param}
-        named = tuple(name for name in named if "encoding_params" not in name.param_path)
-        positions = encoding
 
     def model() -> CausalLM:
         return CausalLM(Decoder(config, encoding=positions, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
@@ -141,6 +110,6 @@ def _load(
     if tied:  # versions of transformers use one or the other tensor
         remedy = "tie_word_embeddings is True; set it to False, or remove one of the tensors"
         check_tied(tensors, head, tokens, remedy=remedy)
-    if encoding is None and "encoding_params.table" in architecture.modules:
+    if "encoding_params.table" in architecture.modules:
         loaded.decoder.length = fields["max_position_embeddings"]
     return loaded

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,17 +18,12 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import (
-    ARCHITECTURES,
     Architecture,
     Fields,
-    row_name,
 )
-from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
-from jaxpe.nn.checkpoints.encoder_decoders import seq2seq_lm_tensors
 from jaxpe.nn.checkpoints.encodings import model_encoding
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
-    float32_fields,
     model_config,
     read_fields,
 )
@@ -37,11 +32,9 @@ from jaxpe.nn.checkpoints.tensors import (
     check_masked_lm_head,
     load_parameters,
     open_tensors,
-    stored_tensors,
-    write_directory,
 )
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
+from jaxpe.nn.heads import Classifier, MaskedLM, pooled
 from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder, TransformerOutput
 
@@ -94,9 +87,7 @@ class Bert(nnx.Module):
         return BertOutput(jnp.tanh(self.pooler(pooled(below.hidden, pooling="first"))), below)
 
     @classmethod
-    def load(
-        cls, directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
-    ) -> "Bert":
+    def load(cls, directory: str | os.PathLike, **overrides: Any) -> "Bert":
         """Load a Hugging Face directory: config.json, and model.safetensors or its shards.
 
         Parameters are float32 or `param_dtype`, for any dtype of the file. The model has a pooler
@@ -106,8 +97,6 @@ class Bert(nnx.Module):
 
         Args:
             directory: Hugging Face directory, not a name on the hub.
-            encoding: encoding that replaces the model's positions, and MPNet's bias, such as
-                `jaxpe.rope(head_dim=64)`; initialised by `nnx.Rngs(0)`.
             **overrides: fields of `TransformerConfig` that do not affect the weights: dtype,
                 param_dtype, dropout, attention_dropout, attention, scan and remat.
 
@@ -124,12 +113,10 @@ class Bert(nnx.Module):
             pooler = f"{architecture.modules['pooler.pooler']}.weight" in tensors.files
             return cls(encoder, pooler=pooler, rngs=nnx.Rngs(0))
 
-        return _load(directory, make, encoding, overrides, kinds=("bert",), head="pooler")
+        return _load(directory, make, overrides, kinds=("bert",), head="pooler")
 
 
-def load_masked_lm(
-    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
-) -> MaskedLM:
+def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
     """Load a masked language model, such as BERT, MPNet, RoBERTa, ModernBERT or ESM-2.
 
     Arguments are as in `Bert.load`.
@@ -143,18 +130,11 @@ def load_masked_lm(
     jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
-    return _load(
-        directory,
-        lambda encoder, *_: MaskedLM(encoder, rngs=nnx.Rngs(0)),
-        encoding,
-        overrides,
-        head="head",
-    )
+    make = lambda encoder, *_: MaskedLM(encoder, rngs=nnx.Rngs(0))  # noqa: E731
+    return _load(directory, make, overrides, head="head")
 
 
-def load_classifier(
-    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
-) -> Classifier:
+def load_classifier(directory: str | os.PathLike, **overrides: Any) -> Classifier:
     """Load a sequence classifier, BERT or MPNet, with its head.
 
     Arguments are as in `Bert.load`. For a new head on a pretrained model, build `Classifier` on
@@ -174,55 +154,17 @@ def load_classifier(
         classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
         return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
 
-    return _load(directory, make, encoding, overrides, kinds=("bert",), head="classifier")
+    return _load(directory, make, overrides, kinds=("bert",), head="classifier")
 
 
-def load_encoder(
-    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
-) -> Encoder:
+def load_encoder(directory: str | os.PathLike, **overrides: Any) -> Encoder:
     """Load an encoder without its head; arguments are as in `Bert.load`."""
-    return _load(directory, lambda encoder, *_: encoder, encoding, overrides)
-
-
-def save_huggingface(
-    model: Bert | Encoder | MaskedLM | Classifier | CausalLM | Seq2SeqLM,
-    directory: str | os.PathLike,
-    *,
-    source: str | os.PathLike | None = None,
-) -> None:
-    """Write config.json and model.safetensors in Hugging Face's format, as float32.
-
-    Fields of the config.json that the model was loaded with are kept.
-
-    Args:
-        model: model that was loaded from a Hugging Face directory with its own encoding, or a
-            classifier on the encoder of a BERT or MPNet that was.
-        directory: folder to write to; it is created if it does not exist.
-        source: directory whose tokenizer files are copied.
-
-    Raises:
-        ValueError: a model that Hugging Face has no class for, such as one with another encoding.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
-    >>> save_huggingface(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
-    Traceback (most recent call last):
-    ValueError: Hugging Face has no class for this MaskedLM, whose encoder was not loaded from ...
-    """
-    if isinstance(model, Seq2SeqLM):
-        fields, tensors = seq2seq_lm_tensors(model)
-    elif isinstance(model, CausalLM):
-        fields, tensors = causal_lm_tensors(model)
-    else:
-        fields, tensors = _encoder_tensors(model)
-    write_directory(directory, fields, tensors, source=source)
+    return _load(directory, lambda encoder, *_: encoder, overrides)
 
 
 def _load(
     directory: str | os.PathLike,
     make: Callable[[Encoder, Architecture, Tensors], Any],
-    encoding: Encoding | None,
     overrides: Fields,
     *,
     kinds: tuple[str, ...] = ("bert", "encoder"),
@@ -242,21 +184,14 @@ def _load(
     with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         fields |= _stored_frequencies(fields, tensors) if architecture.positions == "esm" else {}
-        if encoding is None:
-            length, positions = _positions(architecture, path, fields, config)
-            unused: set[str] = set()
-        else:
-            length, positions = None, encoding
-            unused = {n.checkpoint_name for n in names if "encoding_params" in n.param_path}
-            names = tuple(n for n in names if "encoding_params" not in n.param_path)
+        length, positions = _positions(architecture, path, fields, config)
 
         def model() -> Any:
             return make(
                 Encoder(config, encoding=positions, rngs=nnx.Rngs(0)), architecture, tensors
             )
 
-        ignored = _unused_tensor(architecture, unused)
-        loaded = load_parameters(model, names, tensors, ignored=ignored)
+        loaded = load_parameters(model, names, tensors, ignored=_unused_tensor(architecture))
         if isinstance(loaded, MaskedLM):
             check_masked_lm_head(
                 path,
@@ -266,7 +201,7 @@ def _load(
                 tokens=f"{architecture.modules['tokens']}.weight",
             )
     encoder = loaded.encoder if head else loaded
-    encoder.length, encoder.fields = length, json.dumps(stored) if encoding is None else ""
+    encoder.length, encoder.fields = length, json.dumps(stored)
     return loaded
 
 
@@ -303,69 +238,18 @@ def _stored_frequencies(fields: Fields, tensors: Tensors) -> Fields:
     return {"rope_parameters": {"rope_type": "longrope", "attention_factor": 1.0, **lists}}
 
 
-def _unused_tensor(architecture: Architecture, positions: Collection[str]) -> Callable[[str], bool]:
-    """Predicate of names of tensors that an encoder does not use: of heads, buffers, positions."""
+def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
+    """Predicate of tensor names: tensors of heads and buffers, which an encoder does not use."""
     modules = (name for path, name in architecture.modules.items() if not path.startswith(_HEADS))
     names = (name if isinstance(name, str) else name.checkpoint_name for name in modules)
     roots = tuple({name.partition(".")[0] + "." for name in names})
     # ESM with RoPE may still have a table.
-    table = ("embeddings.position_embeddings.weight",) if architecture.positions == "esm" else ()
+    table = "embeddings.position_embeddings.weight" if architecture.positions == "esm" else ""
 
     def ignored(name: str) -> bool:
-        unused = name in positions or name in table or bool(_BUFFERS.search(name))
-        return unused or not name.startswith(roots)
+        return name == table or bool(_BUFFERS.search(name)) or not name.startswith(roots)
 
     return ignored
 
 
 _HEADS = ("head.", "pooler.", "classifier.")
-
-
-def _encoder_tensors(
-    model: Encoder | Bert | MaskedLM | Classifier,
-) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of an encoder, alone or with a head."""
-    encoder: Any = model if isinstance(model, Encoder) else model.encoder
-    group, module, ending = next(v for k, v in _CLASSES.items() if isinstance(model, k))
-    fields = json.loads(encoder.fields or "{}")
-    architecture = ARCHITECTURES.get(row_name(fields))
-    if architecture is None or module not in architecture.modules:
-        raise ValueError(
-            f"Hugging Face has no class for this {type(model).__name__}, whose encoder was not "
-            "loaded from a directory with such a head, or has another encoding: save a checkpoint "
-            "instead"
-        )
-    fields = float32_fields(fields) | {"architectures": [architecture.title + ending]}
-    if isinstance(model, Classifier):
-        if model.pooler is None or model.pooling != "first":
-            raise ValueError(
-                "a classifier of Hugging Face pools the first token through a pooler: pass "
-                "pooling='first' and a pooler when building it"
-            )
-        fields |= _labels(fields, model.output.out_features)
-    trunk = "" if model is encoder else "encoder"
-    names = architecture.tensor_names(trunk, encoder.config, head=group)
-    prefix = "" if ending == "Model" else architecture.prefix
-    head_names = architecture.head_names
-    return fields, stored_tensors(model, names, prefix=prefix, head_names=head_names)
-
-
-# Group of modules outside the encoder, a module of it, and suffix of the class in transformers.
-_CLASSES = {
-    Encoder: ("", "tokens", "Model"),
-    Bert: ("pooler", "pooler.pooler", "Model"),
-    MaskedLM: ("head", "head.bias", "ForMaskedLM"),
-    Classifier: ("classifier", "classifier.output", "ForSequenceClassification"),
-}
-
-
-def _labels(fields: Fields, classes: int) -> Fields:
-    """Default names of classes; empty if the fields name all classes."""
-    labels = fields.get("id2label")
-    if isinstance(labels, Mapping) and len(labels) == classes:
-        return {}
-    names = [f"LABEL_{i}" for i in range(classes)]
-    return {
-        "id2label": {str(i): name for i, name in enumerate(names)},
-        "label2id": {name: i for i, name in enumerate(names)},
-    }
