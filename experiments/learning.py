@@ -23,16 +23,16 @@ import jaxpe
 from experiments import common
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.geometry import PositionGeometry, position_geometry
-from jaxpe.nn import Bert, MPNet
+from jaxpe.nn import Bert
 from jaxpe.training import batches, in_order
 from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
 
 LENGTH = 128  # positions, as the paper has them
 FOLDS = 16
-PRETRAINED: dict[str, tuple[str, type[Bert]]] = {
-    "minilm": ("all-MiniLM-L6-v2", Bert),
-    "mpnet": ("all-mpnet-base-v2", MPNet),
-    "bert": ("bert-base-uncased", Bert),
+PRETRAINED = {
+    "minilm": "all-MiniLM-L6-v2",
+    "mpnet": "all-mpnet-base-v2",
+    "bert": "bert-base-uncased",
 }
 TITLES = {"minilm": "MiniLM", "mpnet": "MPNet", "bert": "BERT"}
 
@@ -63,7 +63,7 @@ def take_options(
 
 def model_folder(name: str, *, given: Path | None = None) -> Path | None:
     """The folder of a pretrained model; None, and a line that says so, where there is none."""
-    folder = given or Path(os.environ.get("JAXPE_MODELS_DIR", ".")) / PRETRAINED[name][0]
+    folder = given or Path(os.environ.get("JAXPE_MODELS_DIR", ".")) / PRETRAINED[name]
     if (folder / "config.json").is_file():
         return folder
     print(f"{TITLES[name]}: skipped, no {folder.name} in JAXPE_MODELS_DIR", flush=True)
@@ -71,7 +71,7 @@ def model_folder(name: str, *, given: Path | None = None) -> Path | None:
 
 
 def pretrained(folder: Path, name: str, **overrides: Any) -> Bert:
-    return PRETRAINED[name][1].load(folder, **overrides)
+    return Bert.load(folder, **overrides)
 
 
 def tokenizer_of(folder: Path) -> Path:

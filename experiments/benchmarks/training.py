@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+import jaxpe
 from experiments.benchmarks import _contest as contest
-from jaxpe.nn import Bert, BertEncoder, Classifier, TransformerConfig
+from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig
 from jaxpe.training import accuracy, adamw, cross_entropy, init_state, train_step
 
 VOCAB, STEPS, PEER = 30522, 3, "Hugging Face"
@@ -54,7 +55,9 @@ def our_round(sizes: Sizes) -> tuple[Callable[[], float], int]:
         dropout=0.1,
         attention_dropout=0.1,
     )
-    bert = Bert(BertEncoder(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    table = jaxpe.learned(length=512, dim=sizes.width)
+    encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    bert = Bert(encoder, rngs=nnx.Rngs(1))
     model = Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))
     graphdef, params = nnx.split(model, nnx.Param)
     blocks = jax.tree.leaves(params["encoder"]["layers"])

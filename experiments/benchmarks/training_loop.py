@@ -20,9 +20,10 @@ import numpy as np
 import optax
 from flax import nnx
 
+import jaxpe
 from experiments.benchmarks import _contest as contest
 from experiments.benchmarks.training import MINI, SMALL, VOCAB, Sizes
-from jaxpe.nn import Bert, BertEncoder, Classifier, TransformerConfig, functionalize
+from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.training import adamw, batches, classification, fit, init_state, train_step
 from jaxpe.training.optimizers import weight_decay_mask
 
@@ -34,7 +35,9 @@ def built(sizes: Sizes) -> Classifier:
         vocab_size=VOCAB, dim=sizes.width, num_layers=sizes.layers, num_heads=sizes.heads,
         norm_position="post", token_types=2, dropout=0.1,
     )  # fmt: skip
-    bert = Bert(BertEncoder(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    table = jaxpe.learned(length=512, dim=sizes.width)
+    encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    bert = Bert(encoder, rngs=nnx.Rngs(1))
     return Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))
 
 

@@ -19,8 +19,9 @@ import jax
 import numpy as np
 from flax import nnx
 
+import jaxpe
 from experiments import common, learning
-from jaxpe.nn import BertEncoder, Classifier, TransformerConfig, functionalize
+from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.training import (
     Checkpoints,
     Hook,
@@ -70,7 +71,8 @@ def from_scratch(dim: int, layers: int, heads: int) -> Callable[[Path | None], C
             dropout=0.1,
             attention_dropout=0.1,
         )
-        encoder = BertEncoder(config, length=512, rngs=nnx.Rngs(0))
+        table = jaxpe.learned(length=512, dim=dim)
+        encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
         return Classifier(encoder, num_classes=2, pooler=True, rngs=nnx.Rngs(1))
 
     return make

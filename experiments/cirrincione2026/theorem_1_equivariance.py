@@ -101,7 +101,7 @@ def from_files(ids: np.ndarray, orders: np.ndarray, *, names: tuple[str, ...]) -
             make = lambda load=load, **dtypes: without_positions(load(**dtypes).encoder)  # noqa: E731
             row: dict[str, float] = in_both(make, ids, orders)
             row["broken_by_its_positions"] = broken(load().encoder, ids, orders)
-            rows[PRETRAINED[name][0]] = row
+            rows[PRETRAINED[name]] = row
     return rows
 
 

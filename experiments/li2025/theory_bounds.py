@@ -30,6 +30,7 @@ from experiments.common import (
     new_figure,
     save_figure,
 )
+from experiments.li2025.lipschitz import layer_maps, lipschitz_bounds
 from jaxpe import nn, theory, training
 from jaxpe.spectral import operator_norm, spectral_norm
 from jaxpe.training.losses import mean_squared_error
@@ -186,9 +187,7 @@ class Looked(NamedTuple):
 def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looked:
     """Values of the power method and bounds at sequences `[scales, sequences, n, dim]`."""
     below, n = model.transformer, x.shape[2]
-    bound = partial(
-        nn.lipschitz_bounds, n=n, relative=table_norms(below) if name == "shaw" else None
-    )
+    bound = partial(lipschitz_bounds, n=n, relative=table_norms(below) if name == "shaw" else None)
 
     def measure(f, x):
         def one(x, key):
@@ -201,7 +200,7 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
         radii = jnp.append(jnp.max(jnp.linalg.norm(x, axis=3), axis=(1, 2)), 0.0)
         bounds = jax.vmap(lambda radius: bound(one, radius=radius))(radii)
         found = []
-        for f in nn.layer_maps(one, n=n):
+        for f in layer_maps(one, n=n):
             found.append(measure(f, x))
             x = jax.vmap(jax.vmap(f))(x)
         sides = jnp.concatenate([bounds.attention, bounds.feed_forward], axis=1)
@@ -209,7 +208,7 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
 
     def through(x):
         def step(x, block):
-            for f in nn.layer_maps(alone(below, block), n=n):
+            for f in layer_maps(alone(below, block), n=n):
                 x = f(x)
             return x, None
 
@@ -347,12 +346,12 @@ def first_layer(trained: Trained, n: int) -> tuple[jax.Array, ...]:
         below = model.transformer
         x = model.input(values)
         radius = jnp.max(jnp.linalg.norm(x, axis=2))
-        bound = nn.lipschitz_bounds(below, n=n, radius=radius).attention[0]
+        bound = lipschitz_bounds(below, n=n, radius=radius).attention[0]
 
         def measured(slope, x):
             one = nnx.clone(below)
             one.encoding = jaxpe.alibi(num_heads=1, slopes=slope)
-            return operator_norm(nn.layer_maps(one, n=n)[0], x, key=KEY).value
+            return operator_norm(layer_maps(one, n=n)[0], x, key=KEY).value
 
         slopes = jnp.asarray([SLOPE, 0.0], x.dtype)
         found = jax.vmap(jax.vmap(measured, (None, 0)), (0, None))(slopes, x)

@@ -12,9 +12,9 @@ from jaxpe.data import LabelledTokens, TokenCorpus
 from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import model_tokenizer_file
-from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
+from jaxpe.nn import Bert, load_causal_lm, trunk
 from jaxpe.nn.checkpoints.architecture import DECODERS, row_name, text_fields
-from jaxpe.nn.checkpoints.fields import read_config, read_fields
+from jaxpe.nn.checkpoints.fields import read_config
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config
@@ -162,8 +162,7 @@ def _read_model(options: SubjectOptions, folder: Path | None, *, new_head: bool)
 
 def load_encoder(folder: Path) -> Any:
     """The encoder of a Hugging Face directory of a BERT or MPNet."""
-    family = MPNet if read_fields(folder, "bert")[0].model_type == MPNet.model_type else Bert
-    return family.load(folder, scan=True).encoder
+    return Bert.load(folder, scan=True).encoder
 
 
 def is_run(folder: Path) -> bool:

@@ -27,7 +27,7 @@ from jaxpe.encodings.attention_terms import gated
 from jaxpe.encodings.base import Params, bind_context, centered_positions, expand_rank, repeat_heads
 from jaxpe.encodings.implementations import Call, dense_attention, encoded_attention
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import dense, norm, unit_rms
+from jaxpe.nn.layers import dense, norm
 
 # Cache of a layer: arrays `[..., n, heads, width]` by name. If the encoding depends on the hidden
 # states, also "context", a pytree `[..., n, *]`, and "carry", one without n.
@@ -98,7 +98,6 @@ class Attended(NamedTuple):
         heads: output of each head, with the gate of the configuration and before its gate of
             `Gates`, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
-        keys_values: encoded keys, and values, of all tokens that queries may attend to.
         cross: result of cross-attention in a block; None without it.
     """
 
@@ -107,7 +106,6 @@ class Attended(NamedTuple):
     weights: Float[Array, "... heads n_q n_k"] | None = None
     heads: Float[Array, "... n_q heads width"] | None = None
     cache: LayerCache | None = None
-    keys_values: LayerCache | None = None
     cross: "Attended | None" = None
 
 
@@ -159,14 +157,11 @@ class _Attention(nnx.Module):
             source: hidden states of keys and values; x when None.
             source_keys_values: keys and values of a fixed source, from the method of this name.
             cache: keys and values of earlier tokens; keys and values of the source are appended.
-                With `source_layer` in the configuration, keys and values of that layer.
             gates: gates of the heads.
             dropout_key: random key that switches dropout on.
         """
         x = jnp.asarray(x)
         bound = chain_bound(context.shared, self._bound_encoding())
-        if self.config.source_layer is not None:
-            source_keys_values, cache = cache, None
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
             mixed = self._mixed(x, bound, heads, context, (None, None), dropout_key)
@@ -185,7 +180,6 @@ class _Attention(nnx.Module):
             keys_values, k_context = cache, cache.get("context")
         heads = self._heads(x, encoder, q_positions, keys_values)
         mixed = self._mixed(x, bound, heads, context, (new, k_context), dropout_key)
-        mixed = mixed._replace(keys_values=keys_values)
         return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
@@ -207,8 +201,8 @@ class _Attention(nnx.Module):
 
     def empty_cache(
         self, shape: tuple[int, ...], *, shared: BoundEncoding = _NO_ENCODING
-    ) -> LayerCache | None:
-        """Empty cache of a layer, `[*shape, ...]`; None if it has the keys of another one.
+    ) -> LayerCache:
+        """Empty cache of a layer, `[*shape, ...]`.
 
         Args:
             shape: shape of the ids that the cache will hold.
@@ -224,8 +218,6 @@ class _Attention(nnx.Module):
             keys_values = self._keys_values(x, bound, positions)
             return keys_values if new is None else keys_values | {"context": new, "carry": carry}
 
-        if self.config.source_layer is not None:
-            return None
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(filled))
 
     def _mixed(
@@ -290,8 +282,7 @@ class MultiHeadAttention(_Attention):
     With fewer `num_kv_heads`, query heads share keys and values evenly (Ainslie et al. 2023).
     Logits are ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij. For an encoding of embeddings this is
     Eq. (1) of Cirrincione (2026). The configuration may have another scale, norms of queries and
-    keys before the encoding, a norm of values, keys as values, a cap of the logits, a sink and a
-    gate.
+    keys before the encoding, a cap of the logits, a sink and a gate.
 
     The layer has its own parameters of `encoding`, which is chained with the shared encoding of the
     context.
@@ -306,9 +297,6 @@ class MultiHeadAttention(_Attention):
     ((2, 5, 8), (2, 2, 5, 5))
     """
 
-    key: Any  # None if keys and values are of another layer
-    value: Any  # and if values are the keys
-
     def __init__(
         self, config: TransformerConfig, *, encoding: Encoding = identity(), rngs: nnx.Rngs
     ):
@@ -316,28 +304,23 @@ class MultiHeadAttention(_Attention):
         self.config = config
         inward = partial(dense, config, rngs=rngs, part="query_key_value")
         self.query = inward(config.dim, heads * width)
-        own = config.source_layer is None
-        self.key = inward(config.dim, key_heads * width) if own else None
-        values = own and not config.keys_are_values
-        self.value = inward(config.dim, key_heads * width) if values else None
+        self.key = inward(config.dim, key_heads * width)
+        self.value = inward(config.dim, key_heads * width)
         self.output = dense(config, heads * width, config.dim, part="attention_output", rngs=rngs)
         normed = config.query_key_norm
         joint = normed == "joint"
         widths = (heads * width, key_heads * width) if joint else (width, width)
         make_norm = partial(norm, config, rngs=rngs)
         self.query_norm = make_norm(widths[0]) if normed else None
-        self.key_norm = make_norm(widths[1]) if normed and own else None
+        self.key_norm = make_norm(widths[1]) if normed else None
         self._add_encoding(encoding, width, rngs)
 
     def _width(self) -> int:
         return self.config.head_width
 
     def _keys_values(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
-        width = self.config.head_width
-        k = self.key(x)
-        v = _split(k if self.value is None else self.value(x), width)
-        v = unit_rms(v, self.config.norm_epsilon) if self.config.value_norm else v
-        k = self._normed_heads(self.key_norm, k)
+        k = self._normed_heads(self.key_norm, self.key(x))
+        v = _split(self.value(x), self.config.head_width)
         return {"k": bound.encoding.key(bound.params, k, positions), "v": v}
 
     def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:

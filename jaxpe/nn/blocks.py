@@ -14,9 +14,8 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.feed_forward import make_feed_forward
-from jaxpe.nn.layers import NoNorm, activation, dense, dropout, norm
-from jaxpe.nn.recurrent import make_mixer
+from jaxpe.nn.feed_forward import FeedForward
+from jaxpe.nn.layers import NoNorm, dropout, norm
 
 
 class Block(nnx.Module):
@@ -43,25 +42,16 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
-        attends, output = config.mixer is None, config.norm_position == "output"
-        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if attends else None
-        self.attention = attention
-        self.mixer = None if attends else make_mixer(config, rngs=rngs)
+        output = config.norm_position == "output"
+        self.attention: Any = make_attention(config, encoding=encoding, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
-        self.mlp: Any = make_feed_forward(config, rngs=rngs)
+        self.mlp = FeedForward(config, rngs=rngs)
         one = config.residual == "parallel_one_norm"
         self.mlp_norm = None if one else input_norm()
         both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
-        scale = jnp.ones(1, config.param_dtype)
-        self.scale = nnx.Param(scale) if config.layer_scale else None
-        if width := config.layer_input_dim:
-            make = partial(dense, config, part="feed_forward", rngs=rngs)
-            self.input_gate = make(config.dim, width)
-            self.input_projection = make(width, config.dim)
-            self.input_norm = norm(config, rngs=rngs)
         if not cross:
             return
         if config.residual != "sequential":
@@ -73,11 +63,6 @@ class Block(nnx.Module):
         self.cross_norm = norm(config, rngs=rngs)
         self.cross_output_norm = norm(config, rngs=rngs) if both else None
 
-    @property
-    def token_mixer(self) -> Any:
-        """Attention, or the layer in its place."""
-        return self.attention if self.mixer is None else self.mixer
-
     def __call__(
         self,
         x: Float[ArrayLike, "... n dim"],
@@ -88,7 +73,6 @@ class Block(nnx.Module):
         gates: Gates | None = None,
         dropout_key: Array | None = None,
         first: Bool[ArrayLike, ""] | bool = False,
-        layer_input: Float[Array, "... n width"] | None = None,
     ) -> Attended:
         """The block's output, with the results of attention.
 
@@ -101,8 +85,6 @@ class Block(nnx.Module):
             gates: gates of the heads.
             dropout_key: random key that switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
-            layer_input: input u of this layer, for y + norm(W(f(G y)·u)) after the feed-forward
-                layer, as in Gemma 4.
         """
         x = jnp.asarray(x, self.config.dtype)
         count = 3 if context.cross is None else 5
@@ -116,7 +98,7 @@ class Block(nnx.Module):
             return normed if self.config.first_norm else jnp.where(first, x, normed)
 
         hidden = attention_input(x)
-        attended = self.token_mixer(
+        attended = self.attention(
             hidden,
             context,
             source=None if context.embeddings is None else attention_input(context.embeddings),
@@ -136,11 +118,6 @@ class Block(nnx.Module):
         added = self._scaled(_optional_norm(self.mlp_output_norm, self.mlp(hidden)))
         y = y + dropout(added, rate=rate, key=keys[2])
         y = _optional_norm(self.mlp_norm, y) if after else y
-        if layer_input is not None:
-            gate = activation(self.config.activation)(self.input_gate(y))
-            y = y + self.input_norm(self.input_projection(gate * layer_input))
-        if self.scale is not None:
-            y = y * self.scale.get_value()[0].astype(y.dtype)
         return attended._replace(output=y)
 
     def _cross_attend(

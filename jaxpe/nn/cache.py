@@ -74,8 +74,6 @@ def evict_tokens(decoder: Decoder, cache: Cache, *, start: int, count: int) -> C
     [0, 1, 2]
     """
     slots, end = cache.valid.shape[-1], start + count
-    if any(kind.mixer is not None for kind in decoder.config.kinds):
-        raise ValueError("layers without attention cannot forget tokens: pass another decoder")
     filled = slots if is_traced(cache.length) else int(cache.length)
     if start < 0 or count < 1 or end > filled:
         raise ValueError(
@@ -93,20 +91,12 @@ def evict_tokens(decoder: Decoder, cache: Cache, *, start: int, count: int) -> C
     )
 
 
-def _moved_layers(
-    decoder: Decoder, slot: int, cache: LayerCache | None, delta: Array
-) -> LayerCache | None:
+def _moved_layers(decoder: Decoder, slot: int, cache: LayerCache, delta: Array) -> LayerCache:
     """Cache of the layers with one encoding of a pattern, whose keys are rotated by δ."""
-    name = next((name for name in ("rotary", "k") if name in (cache or {})), None)
-    if cache is None or name is None:  # layers without attention, or with keys of others
-        return cache
+    name = "rotary" if "rotary" in cache else "k"
     pattern, period = decoder.pattern_params, len(decoder.pattern.encodings)
-    kinds = decoder.config.kinds
-    kind = list(kinds).index(decoder.config.at(slot))
-    attention = decoder.stacks[kind].attention
-    stacked = [i % period == slot for i in list(kinds.values())[kind]]
-    params = attention.encoding_params.get_value()
-    of_layers = jax.tree.map(lambda a: a[np.asarray(stacked)], params)
+    attention = decoder.layers.attention
+    of_layers = jax.tree.map(lambda a: a[slot::period], attention.encoding_params.get_value())
     of_slot = () if pattern is None else pattern.get_value()[slot]
 
     def rotated(k: Array, of_slot: Any, of_layer: Any) -> Array:

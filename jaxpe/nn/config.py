@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import numbers
-from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
@@ -42,98 +41,6 @@ class LatentSizes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExpertSizes:
-    """Sizes and router of a feed-forward layer of experts.
-
-    A token's scores are softmax or sigmoid of a dense layer. The experts with the highest scores
-    are chosen, and their scores are their weights. DeepSeek-AI (2024), Eq. (12) to (16), adds a
-    learned correction to the scores for the choice alone, and first chooses groups of experts.
-
-    Attributes:
-        count: number of experts.
-        chosen: number of experts of a token.
-        hidden_dim: width of an expert.
-        scores: "softmax" over all experts, or "sigmoid".
-        normalised: whether the weights of a token are divided by their sum. With "softmax", this is
-            the softmax over the chosen experts alone, as in Mixtral and gpt-oss.
-        factor: factor of the weights.
-        correction: whether experts have a learned number that is added to scores for the choice.
-        groups: number of groups of experts, of equal sizes.
-        chosen_groups: number of groups that a token may choose experts of.
-        group_best: number of experts whose scores are summed to the score of a group.
-        shared_dim: width of the expert that all tokens pass; 0 for none.
-        shared_gate: whether the shared expert has a gate, as in Qwen2-MoE.
-        clip: bound of gates and inputs in the activation of gpt-oss (`FeedForward`); None for the
-            activation of the configuration.
-    """
-
-    count: int
-    chosen: int
-    hidden_dim: int
-    scores: Literal["softmax", "sigmoid"] = "softmax"
-    normalised: bool = True
-    factor: float = 1.0
-    correction: bool = False
-    groups: int = 1
-    chosen_groups: int = 1
-    group_best: int = 1
-    shared_dim: int = 0
-    shared_gate: bool = False
-    clip: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_positive(self, ["count", "chosen", "hidden_dim", "groups", "chosen_groups"])
-        check_choice("scores", self.scores, ("softmax", "sigmoid"))
-        per_group = self.count // self.groups
-        fits = self.count % self.groups == 0 and self.group_best <= per_group
-        if not fits or self.chosen > per_group * min(self.chosen_groups, self.groups):
-            raise ValueError(
-                f"{self.chosen} of {self.count} experts in {self.chosen_groups} of {self.groups} "
-                "groups: pass a count that divides by groups, and fewer chosen experts"
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvolutionSizes:
-    """Size of a gated short convolution in place of attention, as in LFM2.
-
-    Attributes:
-        width: number of tokens of the convolution.
-    """
-
-    width: int = 3
-
-    def __post_init__(self) -> None:
-        _check_positive(self, ["width"])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DeltaNetSizes:
-    """Sizes of a gated delta net in place of attention (Yang et al. 2025), as in Qwen3-Next.
-
-    Attributes:
-        key_heads: number of heads of queries and keys; it divides the number of value heads.
-        value_heads: number of heads of values, each with a memory `[key_dim, value_dim]`.
-        key_dim, value_dim: widths of a head.
-        width: number of tokens of the convolution of queries, keys and values.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    width: int = 4
-
-    def __post_init__(self) -> None:
-        _check_positive(self, [field.name for field in dataclasses.fields(self)])
-        if self.value_heads % self.key_heads:
-            raise ValueError(
-                f"{self.value_heads} value heads cannot share {self.key_heads} key heads evenly: "
-                "pass a key_heads that divides value_heads"
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """Configuration of a transformer; the positional encoding is an argument of the model.
 
@@ -147,12 +54,9 @@ class TransformerConfig:
         num_kv_heads: number of key and value heads; num_heads when None, fewer for grouped queries.
         attention_scale: factor of q·k in attention logits; 1/√(width of a head) when None.
         latent: sizes of latent attention, which replaces plain keys and values.
-        mixer: sizes of a short convolution or gated delta net that replaces attention; None for
-            attention.
         hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
             gated, and "relu2" is the square of "relu".
-        experts: sizes of a feed-forward layer of experts; None for a dense one.
         norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
         norm_position: "pre", x + f(norm(x)); "post", norm(x + f(x)); "both", x + norm(f(norm(x))),
             as in Gemma 2; or "output", x + norm(f(x)), as in OLMo 2. All but "post" have a last
@@ -170,19 +74,12 @@ class TransformerConfig:
             "head".
         query_key_norm: whether each head's queries and keys are normalised before the encoding;
             "joint" for one norm over all heads, as in OLMo 2.
-        value_norm: whether each head's values are divided by their root mean square, as in Gemma 4.
-        keys_are_values: whether values are the keys before their norm and encoding.
-        source_layer: earlier layer whose keys and values this one attends to, for `by_layer`; its
-            own when None.
         attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
             before the mask; no cap when None.
         attention_sink: whether every head has a learned logit in the denominator of its softmax
             alone, as in gpt-oss; not with an encoding whose weights are no softmax.
         attention_gate: whether the output of heads is multiplied by σ of a dense layer of the
             queries' hidden states, as in Qwen3-Next.
-        layer_input_dim: width of an input of each layer, from token embeddings of its own, as in
-            Gemma 4; None for none.
-        layer_scale: whether the output of a block is multiplied by a learned number.
         embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
         dropped_token: token whose embedding is 0 at the input, and others then are divided by the
             share of other tokens in the row, as the mask of ESM-2; None for none.
@@ -202,8 +99,6 @@ class TransformerConfig:
         remat: whether to recompute blocks in the backward pass, to save memory.
         keys_from: source of keys and values: "hidden", the layer's input; or "embeddings", the
             first layer's input, as in the published code of arXiv:2505.13027.
-        by_layer: fields that differ between layers: for each layer a tuple of pairs (field, value);
-            () if all layers are alike.
 
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width
@@ -218,10 +113,8 @@ class TransformerConfig:
     num_kv_heads: int | None = None
     attention_scale: float | None = None
     latent: LatentSizes | None = None
-    mixer: ConvolutionSizes | DeltaNetSizes | None = None
     hidden_dim: int | None = None
     activation: Activation = "gelu"
-    experts: ExpertSizes | None = None
     norm: Norm = "layer"
     norm_position: NormPosition = "pre"
     residual: Residual = "sequential"
@@ -231,14 +124,9 @@ class TransformerConfig:
     embedding_norm: bool | None = None
     use_bias: bool | tuple[Biased, ...] = True
     query_key_norm: bool | Literal["joint"] = False
-    value_norm: bool = False
-    keys_are_values: bool = False
-    source_layer: int | None = None
     attention_cap: float | None = None
     attention_sink: bool = False
     attention_gate: bool = False
-    layer_input_dim: int | None = None
-    layer_scale: bool = False
     embedding_factor: float = 1.0
     dropped_token: int | None = None
     token_types: int = 0
@@ -255,7 +143,6 @@ class TransformerConfig:
     scan: bool = False
     remat: bool = False
     keys_from: KeySource = "hidden"
-    by_layer: tuple[tuple[tuple[str, Any], ...], ...] = ()
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -276,29 +163,6 @@ class TransformerConfig:
     def rotary_width(self) -> int:
         """Width of the part of a head that an encoding rotates."""
         return self.head_width if self.latent is None else self.latent.rotary_dim
-
-    def at(self, layer: int) -> "TransformerConfig":
-        """Configuration of one layer.
-
-        >>> config = jaxpe.nn.TransformerConfig(
-        ...     vocab_size=9, dim=8, num_layers=2, num_heads=2, by_layer=((("hidden_dim", 5),), ())
-        ... )
-        >>> config.at(0).hidden_width, config.at(1).hidden_width
-        (5, 32)
-        """
-        if not self.by_layer:
-            return self
-        return dataclasses.replace(self, by_layer=(), **dict(self.by_layer[layer]))
-
-    @property
-    def kinds(self) -> "dict[TransformerConfig, Sequence[int]]":
-        """Layers of each configuration, in the order of their first layers."""
-        if not self.by_layer:
-            return {self: range(self.num_layers)}  # a file may say a billion
-        kinds: dict[TransformerConfig, list[int]] = {}
-        for layer in range(self.num_layers):
-            kinds.setdefault(self.at(layer), []).append(layer)
-        return {**kinds}
 
     def encoding_sizes(self, length: int) -> EncodingSizes:
         """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.
@@ -336,7 +200,7 @@ class TransformerConfig:
 
     def _check_sizes(self) -> None:
         sizes = ("vocab_size", "dim", "num_layers", "num_heads")
-        _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim", "layer_input_dim"])
+        _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim"])
         if self.token_types:
             _check_positive(self, ["token_types"])
         if not 0 < self.norm_epsilon < math.inf:  # also refuses NaN
@@ -358,11 +222,6 @@ class TransformerConfig:
             raise ValueError(
                 f"{self.num_heads} query heads cannot share {self.key_heads} key heads evenly: "
                 "pass a num_kv_heads that divides num_heads"
-            )
-        if self.by_layer and len(self.by_layer) != self.num_layers:
-            raise ValueError(
-                f"by_layer has {len(self.by_layer)} entries; pass one for each of the "
-                f"{self.num_layers} layers"
             )
         if self.latent is not None and self.num_kv_heads is not None:
             raise ValueError("latent attention has no separate key heads: leave out num_kv_heads")

@@ -195,7 +195,6 @@ class Seq2SeqLM(nnx.Module):
         self.transformer = transformer
         tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
-        self.fields = ""  # fields of its config.json, as JSON: a string is static and hashable
 
     def __call__(
         self,

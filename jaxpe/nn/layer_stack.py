@@ -1,4 +1,4 @@
-"""Stack of blocks: one scan over layers, whose encodings and configurations follow a pattern."""
+"""Stack of blocks: one scan over layers, whose encodings follow a pattern."""
 
 from functools import partial
 from operator import itemgetter
@@ -25,20 +25,18 @@ class Layers(NamedTuple):
     """Arguments that differ between blocks, stacked `[layers, ...]`; None if absent.
 
     Attributes:
-        params: parameters of the blocks, one stack for each kind of layer in `config.kinds`.
+        params: parameters of the blocks.
         gates: gates of heads.
         dropout_keys: random keys.
         source_keys_values: keys and values of an encoder's tokens.
         first: whether each block is the first; None if norms do not depend on that.
-        inputs: inputs of each layer, as in `Block`.
     """
 
-    params: tuple[Any, ...]
+    params: Any
     gates: Gates | None
     dropout_keys: Array | None
     source_keys_values: LayerCache | None
     first: Any
-    inputs: Array | None
 
 
 class Slot(NamedTuple):
@@ -66,8 +64,7 @@ class BlockTrace(NamedTuple):
 
 
 def check_positions(
-    graphdefs: tuple[Any, ...],
-    config: TransformerConfig,
+    graphdef: Any,
     pattern: LayerPattern,
     context: Context,
     x: Array,
@@ -79,15 +76,12 @@ def check_positions(
     In `run_blocks` positions are traced, so hooks cannot check them.
     """
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, slots))
-    kinds, made = _layer_kinds(config, len(slots)), []
-    for (kind, _), encoding, slot in zip(kinds, pattern.encodings, shapes[1], strict=True):
-        layer = shapes[0]._replace(params=shapes[0].params[kind])
-        step = partial(_block, graphdefs[kind], encoding, context)
-        made.append(jax.eval_shape(step, x, layer, _sourced_slot(config, slot, made))[-1])
+    for encoding, slot in zip(pattern.encodings, shapes[1], strict=True):
+        jax.eval_shape(partial(_block, graphdef, encoding, context), x, shapes[0], slot)
 
 
 def run_blocks(
-    graphdefs: tuple[Any, ...],
+    graphdef: Any,
     config: TransformerConfig,
     pattern: LayerPattern,
     context: Context,
@@ -107,13 +101,13 @@ def run_blocks(
         encoding=encoding,
         cross=cross,
         pattern=pattern.encodings,
-        graphdefs=graphdefs,
+        graphdef=graphdef,
         config=config,
         trace=context.trace,
     )
 
 
-@partial(jax.jit, static_argnames=("encoding", "cross", "pattern", "graphdefs", "config", "trace"))
+@partial(jax.jit, static_argnames=("encoding", "cross", "pattern", "graphdef", "config", "trace"))
 def _run_blocks(
     x: Array,
     layers: Layers,
@@ -123,33 +117,29 @@ def _run_blocks(
     encoding: Encoding,
     cross: Encoding | None,
     pattern: tuple[Encoding, ...],
-    graphdefs: tuple[Any, ...],
+    graphdef: Any,
     config: TransformerConfig,
     trace: bool,
 ) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """Scan over groups of layers, with one layer per encoding of the pattern; then the rest."""
     context = _restored_context(context, (encoding, cross), trace)
     period = len(pattern)
-    kinds = _layer_kinds(config, period)
-    steps = [
-        partial(_block, graphdefs[kind], part, context)
-        for (kind, _), part in zip(kinds, pattern, strict=True)
-    ]
+    steps = [partial(_block, graphdef, part, context) for part in pattern]
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
     groups, rest = divmod(config.num_layers, period)
-    grouped, last = _split_groups(layers, kinds, groups)
+    count = groups * period
+    grouped = jax.tree.map(lambda a: a[:count].reshape(groups, period, *a.shape[1:]), layers)
+    last = jax.tree.map(lambda a: a[count:], layers)
 
     def run_group(x: Array, group: tuple[Any, Any], count: int = period) -> tuple[Array, Any]:
         group_layers, group_slots = group
-        traces, caches, made = [], [], []
+        traces, caches = [], []
         for i, step in enumerate(steps[:count]):
-            slot = _sourced_slot(config, group_slots[i], made)
-            x, trace, cache, keys_values = step(x, _layer(group_layers, kinds, i), slot)
-            made.append(keys_values)
+            x, trace, cache = step(x, jax.tree.map(itemgetter(i), group_layers), group_slots[i])
             traces.append(jax.tree.map(lambda a: a[None], trace))
             caches.append(cache)
-        return x, (_joined_traces(traces), tuple(caches))
+        return x, (_joined(traces), tuple(caches))
 
     grouped_slots = jax.tree.map(lambda a: a[:groups], slots)
     unroll = 1 if config.scan else groups
@@ -159,7 +149,7 @@ def _run_blocks(
         return x, traces, caches
     last_slots = jax.tree.map(itemgetter(groups), slots[:rest])
     x, (last_traces, last_caches) = run_group(x, (last, last_slots), rest)
-    traces = _joined_traces([traces, last_traces])
+    traces = _joined([traces, last_traces])
     longer = [
         jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), *pair)
         for pair in zip(caches, last_caches, strict=False)
@@ -189,8 +179,8 @@ def _restored_context(context: Any, encodings: tuple[Any, ...], trace: bool) -> 
 
 def _block(
     graphdef: Any, encoding: Encoding, context: Context, x: Array, layer: Layers, slot: Slot
-) -> tuple[Array, BlockTrace, LayerCache | None, LayerCache | None]:
-    """Output, trace, cache, keys and values of one block, with the encoding of its slot."""
+) -> tuple[Array, BlockTrace, LayerCache | None]:
+    """Output, trace and cache of one block, with the encoding of its slot."""
     block = nnx.merge(graphdef, layer.params)
     shared = chain_bound(context.shared, BoundEncoding(encoding, slot.params))
     attended = block(
@@ -201,7 +191,6 @@ def _block(
         gates=layer.gates,
         dropout_key=layer.dropout_keys,
         **({} if layer.first is None else {"first": layer.first}),
-        **({} if layer.inputs is None else {"layer_input": layer.inputs}),
     )
     cross = attended.cross
     trace = BlockTrace(
@@ -212,81 +201,28 @@ def _block(
         None if cross is None else cross.logits,
         None if cross is None else cross.weights,
     )
-    return attended.output, trace, attended.cache, attended.keys_values
+    return attended.output, trace, attended.cache
 
 
-def _sourced_slot(config: TransformerConfig, slot: Slot, made: list[LayerCache | None]) -> Slot:
-    """Slot of the layer after those that made keys and values, with its source as its cache.
-
-    Layers with sources differ from the first ones, so that there is one group of layers.
-    """
-    source = config.at(len(made)).source_layer
-    return slot if source is None else slot._replace(cache=made[source])
-
-
-def _joined_traces(traces: list[BlockTrace]) -> BlockTrace:
-    """Traces along the axis of layers: layers without attention have none, nor other widths one."""
-
-    def joined(*arrays: Array | None) -> Array | None:
-        present = [a for a in arrays if a is not None]
-        alike = len({a.shape[1:] for a in present}) == 1
-        return jnp.concatenate(present) if alike else None
-
-    return BlockTrace(*map(joined, *traces))
+def _joined(traces: list[Any]) -> Any:
+    """Traces along the axis of layers."""
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *traces)
 
 
 def split_by_period(
-    encoding: Encoding | LayerPattern, config: TransformerConfig
+    encoding: Encoding | LayerPattern, num_layers: int
 ) -> tuple[Encoding, LayerPattern]:
-    """Encoding that all blocks share, and the shortest pattern of encodings by layer.
-
-    The configurations of layers have the period of the pattern, too.
-    """
-    alike, layers = LayerPattern((identity(),)), range(config.num_layers)
+    """Encoding that all blocks share, and the shortest pattern of encodings by layer."""
+    alike = LayerPattern((identity(),))
     if isinstance(encoding, Encoding):
-        if len(config.kinds) == 1:
-            return encoding, alike
-        encoding = LayerPattern((encoding,))
-    by_layer = [(encoding.at(layer), config.at(layer)) for layer in layers]
-    for period in range(1, config.num_layers + 1):
-        if all(part == by_layer[i % period] for i, part in enumerate(by_layer)):
-            break
+        return encoding, alike
+    by_layer = [encoding.at(layer) for layer in range(num_layers)]
+    period = 1
+    while any(part != by_layer[i % period] for i, part in enumerate(by_layer)):
+        period += 1
     if period == 1:
-        return by_layer[0][0], alike
-    return identity(), LayerPattern(tuple(part for part, _ in by_layer[:period]))
-
-
-def _split_groups(
-    layers: Layers, kinds: list[tuple[int, int]], groups: int
-) -> tuple[Layers, Layers]:
-    """Layers of the groups, `[groups, layers of a group, ...]`, and of the rest."""
-
-    def split(tree: Any, size: int) -> tuple[Any, Any]:
-        count = groups * size
-        return (
-            jax.tree.map(lambda a: a[:count].reshape(groups, size, *a.shape[1:]), tree),
-            jax.tree.map(lambda a: a[count:], tree),
-        )
-
-    sizes = [sum(other == kind for other, _ in kinds) for kind in range(len(layers.params))]
-    params = zip(*map(split, layers.params, sizes), strict=True)
-    parts = split(layers._replace(params=()), len(kinds))
-    grouped, last = (part._replace(params=p) for part, p in zip(parts, params, strict=True))
-    return grouped, last
-
-
-def _layer(layers: Layers, kinds: list[tuple[int, int]], i: int) -> Layers:
-    """Layer number i of a group."""
-    kind, index = kinds[i]
-    params = jax.tree.map(itemgetter(index), layers.params[kind])
-    return jax.tree.map(itemgetter(i), layers._replace(params=()))._replace(params=params)
-
-
-def _layer_kinds(config: TransformerConfig, period: int) -> list[tuple[int, int]]:
-    """Kind of each layer of a period, and how many layers of its kind are before it."""
-    order = list(config.kinds)
-    kinds = [order.index(config.at(layer)) for layer in range(period)]
-    return [(kind, kinds[:i].count(kind)) for i, kind in enumerate(kinds)]
+        return by_layer[0], alike
+    return identity(), LayerPattern(tuple(by_layer[:period]))
 
 
 def pattern_parameters(

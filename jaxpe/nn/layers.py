@@ -43,13 +43,11 @@ def dense(
     )
 
 
-def embedding(
-    config: TransformerConfig, rows: int, dim: int | None = None, *, rngs: nnx.Rngs
-) -> nnx.Embed:
+def embedding(config: TransformerConfig, rows: int, *, rngs: nnx.Rngs) -> nnx.Embed:
     """Table of embeddings `[rows, dim]`."""
     return nnx.Embed(
         rows,
-        config.dim if dim is None else dim,
+        config.dim,
         dtype=config.dtype,
         param_dtype=config.param_dtype,
         embedding_init=nnx.initializers.normal(config.embedding_scale),
@@ -91,13 +89,6 @@ class _RMSNorm(nnx.RMSNorm):
     def __call__(self, x: Array) -> Array:
         with jax.numpy_dtype_promotion("standard"):
             return super().__call__(x)
-
-
-def unit_rms(x: Array, epsilon: float) -> Array:
-    """Vectors divided by their root mean square, in float32 or wider."""
-    wide = x.astype(compute_dtype(x))
-    mean = (wide**2).mean(axis=-1, keepdims=True)
-    return (wide * (mean + jnp.asarray(epsilon, mean.dtype)) ** -0.5).astype(x.dtype)
 
 
 def read_out(layer: nnx.Linear | nnx.Embed, x: Array) -> Array:

@@ -24,7 +24,7 @@ from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid, segment_starts
-from jaxpe.nn.transformer import check_layers_alike, check_one_encoding, has_one_encoding
+from jaxpe.nn.transformer import check_one_encoding, has_one_encoding
 
 _OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
@@ -117,7 +117,7 @@ def split_heads(
             decoder with cross-attention, heads of self-attention are decomposed.
 
     Raises:
-        ValueError: a model without attention, or means of another shape.
+        ValueError: a model whose logits are no such sum, or means of another shape.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -306,12 +306,6 @@ def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: A
 def _transformer(model: Any) -> Any:
     """Transformer of a model; raises `ValueError` unless its layers can be decomposed."""
     below = trunk(model)
-    if not isinstance(below.layers.attention, MultiHeadAttention | LatentAttention):
-        raise ValueError(
-            f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
-            "jaxpe.nn, or a classifier or language model on one"
-        )
-    check_layers_alike(below)
     if below.config.attention_cap is not None or not below.config.first_norm:
         raise ValueError(
             f"the model has attention_cap={below.config.attention_cap} and first_norm="

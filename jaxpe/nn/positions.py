@@ -17,7 +17,6 @@ from jaxpe.encodings import Encoding, chain, learned
 from jaxpe.encodings.base import expand_rank
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
 from jaxpe.nn.heads import HeadOutput, trunk
-from jaxpe.nn.transformer import check_layers_alike
 
 _SHIFT = "shift"
 
@@ -42,9 +41,10 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
         InputError: a model that adds no vectors (rotary, biases), more positions than its table
             has, or no length for a model without a table.
 
-    >>> config = jaxpe.nn.TransformerConfig(
-    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> position_table(jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))).shape
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> table = jaxpe.learned(length=7, dim=16)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    >>> position_table(encoder, length=7).shape
     (7, 16)
     """
     below = trunk(model)
@@ -109,7 +109,6 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     """
     model = nnx.clone(model)
     below = trunk(model)
-    check_layers_alike(below)
     attention = below.layers.attention
     config = below.config
     plain = isinstance(attention, MultiHeadAttention) and config.key_heads == config.num_heads

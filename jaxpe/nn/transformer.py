@@ -1,6 +1,5 @@
 """Encoder and decoder: embeddings, positions, and a stack of blocks."""
 
-from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern, Rows, chain, identity
 from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.encodings.base import as_positions
@@ -36,7 +34,7 @@ from jaxpe.nn.layer_stack import (
     run_blocks,
     split_by_period,
 )
-from jaxpe.nn.layers import dense, dropout, embedding, norm
+from jaxpe.nn.layers import dropout, embedding, norm
 from jaxpe.nn.masks import attention_mask, checked_valid, segment_starts
 
 _NO_POSITION = 2**30  # position of slots without a token, after every query
@@ -54,7 +52,7 @@ class Cache(NamedTuple):
         memory: keys and values of cross-attention; None for a decoder without it.
     """
 
-    layers: LayerCache | tuple[LayerCache | None, ...] | None
+    layers: LayerCache | tuple[LayerCache, ...]
     positions: Int32[Array, "batch slots"]
     valid: Bool[Array, "batch slots"]
     length: Int32[Array, ""]
@@ -119,7 +117,7 @@ class Transformer(nnx.Module):
         encoding, layer_encoding = shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
-        in_blocks, pattern = split_by_period(layer_encoding, config)
+        in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
         self.config = config
         self.length: Any = None  # number of positions, for a table of positions
         self.fields = ""  # fields of the config.json that it was loaded from, as JSON
@@ -133,24 +131,14 @@ class Transformer(nnx.Module):
         keys = jax.random.split(rngs.params(), config.num_layers)
         options: Any = {"encoding": in_blocks, "cross": cross is not None}
 
-        def stacked(kind: TransformerConfig, layers: Sequence[int]) -> Block:
-            make = lambda key: Block(kind, **options, rngs=nnx.Rngs(key))  # noqa: E731
-            return jax.vmap(make)(keys if kind is config else keys[np.asarray(layers)])
+        def block(key: Array) -> Block:
+            return Block(config, **options, rngs=nnx.Rngs(key))
 
-        # All blocks of a kind in one; the first layer's kind is in `layers`.
-        self.layers, *others = (stacked(*kind) for kind in config.kinds.items())
-        self.other_layers = nnx.List(others) if others else None
-        if width := config.layer_input_dim:
-            joined = config.num_layers * width
-            self.layer_tokens = embedding(config, config.vocab_size, joined, rngs=rngs)
-            self.layer_projection = dense(config, config.dim, joined, rngs=rngs)
-            self.layer_input_norm = norm(config, width, rngs=rngs)
+        self.layers = jax.vmap(block)(keys)  # all blocks in one, with stacked parameters
         self.pattern = nnx.static(pattern)
         self.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
         self.cross_encoding = nnx.static(cross)
-        if cross is not None and self.other_layers is not None:
-            raise ValueError("layers with cross-attention are alike: leave out by_layer")
         if cross is not None:
             self.cross_encoding_params = encoding_parameters(config, cross, rngs=rngs)
 
@@ -199,8 +187,8 @@ class Transformer(nnx.Module):
         ids = ids if mask is None else jnp.where(mask, ids, 0)
         _check_ids(ids, self.config.vocab_size)
         if positions is None:
-            start = 0 if cache is None else cache.length
-            positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
+            positions = np.arange(ids.shape[-1], dtype=np.int32)  # so that a table can refuse them
+            positions = positions if cache is None else cache.length + positions
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         memory = cache.memory if memory is None and cache is not None else memory
         cross = self._cross(ids, memory, positions, segments, trace)
@@ -218,26 +206,12 @@ class Transformer(nnx.Module):
             context = context._replace(embeddings=x)
         gated = _make_gates(gates, gate_fill, self.config, ids.shape)
         source = None if memory is None else memory.layers
-        inputs = self._layer_inputs(ids, x) if self.config.layer_input_dim else None
-        out = self._blocks(x, context, cache, source, gated, keys[1], inputs)
+        out = self._blocks(x, context, cache, source, gated, keys[1])
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
         if cache is not None:  # NaN is the only way to report a full cache inside jit
             full = cache.length > cache.valid.shape[-1]
             hidden = jnp.where(full, jnp.asarray(jnp.nan, hidden.dtype), hidden)
         return out._replace(hidden=hidden)
-
-    @property
-    def stacks(self) -> list[Block]:
-        """Blocks of each kind, in the order of `config.kinds`, stacked over its layers."""
-        return [self.layers, *(self.other_layers or ())]
-
-    @property
-    def attention(self) -> Any:
-        """Attention of the first kind of layer that has one."""
-        for block in self.stacks:
-            if block.attention is not None:
-                return block.attention
-        raise InputError("no layer of the model attends: pass a model with layers of attention")
 
     def embed(
         self,
@@ -280,17 +254,6 @@ class Transformer(nnx.Module):
         other = valid & (jnp.asarray(ids) != self.config.dropped_token)
         share = other.sum(-1, keepdims=True) / valid.sum(-1, keepdims=True)
         return jnp.where(other[..., None], x / share[..., None].astype(x.dtype), 0)
-
-    def _layer_inputs(self, ids: Array, x: Array) -> Array:
-        """Inputs `[layers, ..., n, width]` from embeddings of their own and from the first input.
-
-        (norm(W x / sqrt(dim)) + sqrt(width)·embedding) / sqrt(2), as in Gemma 4.
-        """
-        width = self.config.layer_input_dim or 0
-        split = lambda a: a.reshape(*x.shape[:-1], -1, width)  # noqa: E731
-        projected = self.layer_input_norm(split(self.layer_projection(x) * self.config.dim**-0.5))
-        given = (projected + split(self.layer_tokens(ids)) * width**0.5) * 0.5**0.5
-        return jnp.moveaxis(given, -2, 0)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
@@ -345,23 +308,22 @@ class Transformer(nnx.Module):
         source_keys_values: LayerCache | None,
         gates: Gates | None,
         key: Array | None,
-        inputs: Array | None,
     ) -> TransformerOutput:
         """Output and trace of all blocks, and the cache with the new tokens."""
         count, period = self.config.num_layers, len(self.pattern.encodings)
-        graphdefs, params = zip(*map(nnx.split, self.stacks), strict=True)
+        graphdef, params = nnx.split(self.layers)
         keys = None if key is None else jax.random.split(key, count)
         first = None if self.config.first_norm else np.arange(count) == 0
-        layers = Layers(params, gates, keys, source_keys_values, first, inputs)
+        layers = Layers(params, gates, keys, source_keys_values, first)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
         caches: Any = (None,) * period
         if cache is not None:
             caches = (cache.layers,) if isinstance(cache.layers, dict) else cache.layers
         slots = tuple(map(Slot, slot_params, caches))
         if not is_traced(x, context.q_positions):
-            check_positions(graphdefs, self.config, self.pattern, context, x, layers, slots)
+            check_positions(graphdef, self.pattern, context, x, layers, slots)
         x, trace, caches = run_blocks(
-            graphdefs, self.config, self.pattern, context, x, layers, slots
+            graphdef, self.config, self.pattern, context, x, layers, slots
         )
         entered, *traces = trace
         states = None if entered is None else jnp.concatenate([entered, x[None]])
@@ -386,22 +348,13 @@ def shared_and_layer_encoding(
 
 def has_one_encoding(transformer: Transformer) -> bool:
     """Whether all layers have one encoding, of positions alone."""
-    encoding = chain(transformer.encoding, transformer.attention.encoding)
+    encoding = chain(transformer.encoding, transformer.layers.attention.encoding)
     alike = len(set(transformer.pattern.encodings)) == 1
     return alike and not encoding.defines("context")
 
 
-def check_layers_alike(transformer: Transformer) -> None:
-    """Raise for layers of several configurations, whose parameters are not one stack."""
-    if transformer.other_layers is not None or transformer.config.mixer is not None:
-        raise ValueError(
-            "layers of the model differ or do not attend: pass a model without by_layer and mixer"
-        )
-
-
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise for layers or encodings that differ, or encodings that depend on hidden states."""
-    check_layers_alike(transformer)
+    """Raise for encodings that differ between layers, or depend on hidden states."""
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
@@ -465,25 +418,24 @@ class Decoder(Transformer):
                 computes their keys and values once.
         """
         shape = (batch, slots)
-        order = list(self.config.kinds)
         period = len(self.pattern.encodings)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        def layer_cache(slot: int, graphdef: Any, stacked: Any) -> LayerCache | None:
+        graphdef, params = nnx.split(self.layers)
+
+        def layer_cache(slot: int, stacked: Any) -> LayerCache:
             layer, slot_params, all_params = stacked
             layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
                 BoundEncoding(self.encoding, all_params),
                 BoundEncoding(self.pattern.at(slot), slot_params),
             )
-            return nnx.merge(graphdef, layer).token_mixer.empty_cache(shape, shared=bound)
+            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
 
-        def empty(slot: int) -> LayerCache | None:
+        def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))
-            block = self.stacks[order.index(self.config.at(slot))]
-            graphdef, params = nnx.split(block)
             stacked = (params, slot_params[slot], self.encoding_params.get_value())
-            shapes = jax.eval_shape(partial(layer_cache, slot, graphdef), stacked)
+            shapes = jax.eval_shape(partial(layer_cache, slot), stacked)
             return jax.tree.map(lambda a: jnp.zeros((count, *a.shape), a.dtype), shapes)
 
         caches = tuple(map(empty, range(period)))

@@ -17,8 +17,8 @@ def with_encoding(model: Any, encoding: Encoding | LayerPattern, *, key: Array) 
     """Model with another encoding and its own weights, to be trained further (a warm start).
 
     The new encoding replaces everything positional in self-attention: also tables of positions, and
-    the windows of a `LayerPattern`. `load_causal_lm` does this on loading. Hugging Face's formats
-    have no such models, so `save_huggingface` refuses them.
+    the windows of a `LayerPattern`. Hugging Face's formats have no such models, so
+    `save_huggingface` refuses them.
 
     Args:
         model: transformer of `jaxpe.nn`, or a model on one; it stays unchanged. Of an
@@ -48,7 +48,7 @@ def replace_encoding(
     """Replace the encoding of a transformer in place, and forget its Hugging Face format."""
     config, attention = transformer.config, transformer.layers.attention
     encoding, layer_encoding = shared_and_layer_encoding(encoding, identity())
-    in_blocks, pattern = split_by_period(layer_encoding, config)
+    in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
 
     def layer_parameters(key: Array) -> nnx.Param:
         return encoding_parameters(config, in_blocks, rngs=nnx.Rngs(key))
@@ -61,6 +61,4 @@ def replace_encoding(
     transformer.pattern = nnx.static(pattern)
     del transformer.pattern_params  # NNX fixes whether an attribute is data or static
     transformer.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
-    transformer.fields = ""
-    if hasattr(transformer, "has_table"):
-        transformer.has_table = False
+    transformer.fields, transformer.length = "", None

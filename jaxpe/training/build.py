@@ -24,7 +24,6 @@ from jaxpe.nn import (
     Encoder,
     EncoderDecoder,
     MaskedLM,
-    MPNet,
     Seq2SeqLM,
     TransformerConfig,
     functionalize,
@@ -33,7 +32,6 @@ from jaxpe.nn import (
     partition_rules,
     trunk,
 )
-from jaxpe.nn.checkpoints.fields import read_fields
 from jaxpe.training.config import (
     DEFAULT_STEPS,
     Side,
@@ -282,8 +280,7 @@ def _pretrained_model(
     if vocabulary.task == "mlm":
         model = load_masked_lm(directory, **choices)
     else:
-        family = MPNet if read_fields(directory, "bert")[0].model_type == MPNet.model_type else Bert
-        bert = family.load(directory, **choices)
+        bert = Bert.load(directory, **choices)
         head: dict[str, Any] = {"num_classes": len(vocabulary.classes), "pooling": options.pooling}
         head["pooler"] = (bert.pooler or True) if options.pooling == "first" else False
         model = Classifier(bert.encoder, **head, rngs=nnx.Rngs(config.init_seed))

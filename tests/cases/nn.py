@@ -46,11 +46,6 @@ def function_of_positions():
 
 
 @functools.cache
-def maps_of_layers():
-    return nn.layer_maps(model("encoder", norm="none"), n=LENGTH)
-
-
-@functools.cache
 def made_nope():
     sizes = {"vocab_size": 9, "dim": 4, "num_layers": 2, "num_heads": 1, "length": LENGTH}
     return nn.nope_decoder(**sizes, key=key(), dtype=jnp.float64, param_dtype=jnp.float64)
@@ -65,11 +60,6 @@ def _moved_positions(rng):
     return of.apply(
         jnp.asarray(normal(rng, *of.vectors.shape)), of.no_shift, token_ids(rng, LENGTH)
     )
-
-
-def _layers_one_by_one(rng):
-    x = jnp.asarray(normal(rng, LENGTH, models.DIM))
-    return [layer(x) for layer in maps_of_layers()]
 
 
 def _content_logits(rng):
@@ -133,10 +123,6 @@ NN: dict[str, Call] = {
     "generate sampled": lambda rng: _generated(key=key(), temperature=0.7, top_k=3)(rng),
     "head_encoding": lambda rng: nn.head_encoding(model("decoder")).query(
         ((), ()), heads(rng), LINE
-    ),
-    "layer_maps": _layers_one_by_one,
-    "lipschitz_bounds": lambda rng: nn.lipschitz_bounds(
-        model("encoder", norm="none"), n=LENGTH, radius=rng.random()
     ),
     "move_cache": _moved,
     "nope_decoder": lambda rng: nn.nope_decoder(

@@ -18,12 +18,6 @@ VOCAB, N, HEADS, HEAD_DIM, DIM = 20, 6, 2, 4, 8
 SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=HEAD_DIM, length=2 * N)
 LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
 
-DELTA_NET = nn.DeltaNetSizes(key_heads=1, value_heads=2, key_dim=4, value_dim=3)
-# Layers of three kinds, two of which do not attend.
-HYBRID = {
-    "num_layers": 3,
-    "by_layer": ((("mixer", DELTA_NET),), (), (("mixer", nn.ConvolutionSizes(width=3)),)),
-}
 
 # Every kind of block, by what differs from the default.
 BLOCKS = {

@@ -7,6 +7,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import safetensors.numpy
+from flax import nnx
+
+import jaxpe
+from jaxpe.nn import Bert, Encoder, TransformerConfig, save_huggingface
 
 PARITY = Path(__file__).parent.parent / "parity"
 HEAD_DIM = 16
@@ -44,6 +48,18 @@ PARTS = {
 def copied(name, folder):
     """A copy of a tiny model in a folder."""
     return Path(shutil.copytree(PARITY / name, folder / name))
+
+
+def write_bert(folder, *, vocab_size, length, dim=8):
+    """A directory of a BERT of one layer, as initialised."""
+    sizes = {"vocab_size": vocab_size, "num_layers": 1, "num_heads": 2, "token_types": 2}
+    config = TransformerConfig(**sizes, dim=dim, norm_position="post", norm_epsilon=1e-12)
+    table = jaxpe.learned(length=length, dim=dim)
+    encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    fields = {"model_type": "bert", "vocab_size": vocab_size, "hidden_size": dim}
+    fields |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 4 * dim}
+    encoder.fields = json.dumps(fields | {"max_position_embeddings": length})
+    save_huggingface(Bert(encoder, rngs=nnx.Rngs(1)), folder)
 
 
 def tensors(directory):

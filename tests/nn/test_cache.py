@@ -13,7 +13,6 @@ from jaxpe import nn
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
-    HYBRID,
     LATENT,
     config,
     filled,
@@ -43,7 +42,6 @@ MODELS = {
         {"layer_encoding": jaxpe.encodings.interleaved_layers(COMROPE, ROPE, period=2)},
         {"num_layers": 3},
     ),
-    "hybrid": ({"encoding": ROPE}, HYBRID),
     "gemma": ({"encoding": jaxpe.encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
 }
 
@@ -123,17 +121,6 @@ def test_padding_does_not_move():
     np.testing.assert_array_equal(moved.positions[:, :N], wanted)
     np.testing.assert_array_equal(moved.positions[:, N:], 2**30)
     np.testing.assert_array_equal(moved.layers["k"][:, 1, :2], cache.layers["k"][:, 1, :2])
-
-
-def test_padding_on_either_side_leaves_the_same_state():
-    _, read = model("hybrid")
-    ids, nexts = some_ids(2, N), []
-    for shift, mask in ((2, np.arange(N) >= 2), (0, np.arange(N) < N - 2)):
-        mask = np.broadcast_to(mask, ids.shape)
-        cache, _ = read(np.roll(ids, shift, axis=1), nn.padded_positions(mask), mask)
-        position = np.full((2, 1), N - 2, np.int32)
-        nexts.append(read(some_ids(2, 1, seed=4), position, None, cache)[1])
-    np.testing.assert_allclose(*nexts, atol=1e-10)
 
 
 def test_a_prefix_before_a_cached_text():

@@ -295,9 +295,6 @@ def test_what_does_not_go_together_is_refused():
             crossing(ANSWERS, memory=memory)
     with pytest.raises(ValueError, match="hidden states"):
         plain.cache_memory(nn.Memory(jnp.zeros((ROWS, N, 8))))
-    with pytest.raises(ValueError, match="cross-attention"):
-        nn.layer_maps(nn.Decoder(config(norm="none"), cross_encoding=jaxpe.identity(),
-                                 rngs=nnx.Rngs(0)), n=2)  # fmt: skip
 
 
 def test_a_model_of_two_transformers_asks_which(rotary):

@@ -253,22 +253,15 @@ def test_through_a_layer(name):
 # Models of other kinds.
 
 
-def bert(kind, **changes):
+def bert(**changes):
     sizes = config(norm_position="post", **changes)
-    return filled(lambda: kind(sizes, length=N, rngs=nnx.Rngs(0)))
+    table = jaxpe.learned(length=N, dim=sizes.dim)
+    return filled(lambda: nn.Encoder(sizes, encoding=table, rngs=nnx.Rngs(0)))
 
 
 def test_bert_has_its_table_as_position():
-    model = bert(nn.BertEncoder, token_types=2)
-    parts = check_whole(model, some_ids(2, N), token_types=some_ids(2, N, seed=1) % 2)
+    parts = check_whole(bert(token_types=2), some_ids(2, N), token_types=some_ids(2, N, seed=1) % 2)
     assert np.std(parts.q_position) > 0.01
-
-
-def test_mpnet_counts_positions_from_the_first_token():
-    """Its bias is part of the logits, and positions are those it makes of the mask."""
-    mask = np.array([[False, False, True, True, True, True], [True] * 6])
-    parts = check_whole(bert(nn.MPNetEncoder), some_ids(2, N), mask=mask)
-    assert parts.positions.tolist() == [[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("name", ["classifier", "masked", "causal", "bert"])
@@ -278,7 +271,7 @@ def test_what_stands_on_a_transformer_is_looked_through(name):
         "classifier": lambda: nn.Classifier(build(num_layers=1), num_classes=2, rngs=rngs),
         "masked": lambda: nn.MaskedLM(build(num_layers=1), rngs=rngs),
         "causal": lambda: nn.CausalLM(build(nn.Decoder, num_layers=1), rngs=rngs),
-        "bert": lambda: nn.Bert(bert(nn.BertEncoder), rngs=rngs),
+        "bert": lambda: nn.Bert(bert(), rngs=rngs),
     }[name]()
     check_whole(model, some_ids(N))
 

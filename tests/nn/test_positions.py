@@ -10,17 +10,17 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import LayerPattern
 from jaxpe.nn import (
-    BertEncoder,
     CausalLM,
     Classifier,
     Decoder,
     Encoder,
     MaskedLM,
-    MPNetEncoder,
     TransformerConfig,
+    load_model,
     position_table,
 )
 from jaxpe.nn import position_functions as functions
+from tests.nn.stored import PARITY
 
 VOCAB, DIM, N = 7, 8, 5
 IDS = np.array([3, 1, 4, 1, 5], np.int32)
@@ -149,13 +149,10 @@ def test_a_causal_mask_tells_the_order():
 
 
 def test_position_tables_are_what_embeddings_gain():
-    config = TransformerConfig(
-        vocab_size=9, dim=8, num_layers=1, num_heads=2, norm_position="post", norm_epsilon=1e-12
-    )
-    bert = BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    bert = load_model(PARITY / "tiny_bert").encoder
     np.testing.assert_array_equal(position_table(bert), bert.encoding_params.get_value()["table"])
-    assert position_table(MaskedLM(bert, rngs=nnx.Rngs(1)), length=3).shape == (3, 8)
-    mpnet = MPNetEncoder(config, length=7, rngs=nnx.Rngs(0))
+    assert position_table(MaskedLM(bert, rngs=nnx.Rngs(1)), length=3).shape == (3, 32)
+    mpnet = load_model(PARITY / "tiny_mpnet").encoder
     learned, _ = mpnet.encoding_params.get_value()
     np.testing.assert_array_equal(position_table(mpnet), learned["table"][2:])
 
@@ -168,8 +165,7 @@ def test_position_tables_that_are_not_there_are_refused():
     with pytest.raises(InputError, match="pass `length`"):
         position_table(sinusoidal)
     assert position_table(sinusoidal, length=5).shape == (5, 8)
-    post = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2, norm_position="post")
-    bert = BertEncoder(post, length=7, rngs=nnx.Rngs(0))
-    assert len(position_table(bert, length=7)) == 7
-    with pytest.raises(InputError, match="7 positions"):
-        position_table(bert, length=8)
+    bert = load_model(PARITY / "tiny_bert").encoder
+    assert len(position_table(bert, length=40)) == 40
+    with pytest.raises(InputError, match="40 positions"):
+        position_table(bert, length=41)

@@ -13,14 +13,12 @@ from flax import nnx
 from scipy.special import softmax
 
 import jaxpe
-from jaxpe import InputError, nn
-from jaxpe.nn.transformer import has_one_encoding
+from jaxpe import nn
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
     HEADS,
-    HYBRID,
     LATENT,
     N,
     config,
@@ -248,10 +246,9 @@ def test_padding_on_the_left_equals_none(name):
     np.testing.assert_allclose(*run(params), atol=1e-10)
 
 
-@pytest.mark.parametrize("changes", [{}, HYBRID], ids=["attention", "hybrid"])
-def test_packed_documents_do_not_see_each_other(changes):
+def test_packed_documents_do_not_see_each_other():
     encoding = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
-    apply, params = decoder(encoding, **changes)
+    apply, params = decoder(encoding)
     first, second = some_ids(1, 4), some_ids(1, 3, seed=1)
     segments = np.array([[0] * 4 + [1] * 3])
     both, positions = np.concatenate([first, second], axis=1), nn.packed_positions(segments)
@@ -523,13 +520,6 @@ def test_bad_calls_are_refused():
         apply(params, some_ids(2), token_types=np.zeros(2, int))
     with pytest.raises(ValueError, match="an encoder has no cache"):
         encoder()[0](params, some_ids(1, 2), cache=cache)
-
-
-def test_a_model_without_attention_is_named():
-    sizes = config(mixer=nn.ConvolutionSizes(width=3))
-    below = nnx.eval_shape(lambda: nn.Decoder(sizes, rngs=nnx.Rngs(0)))
-    with pytest.raises(InputError, match="no layer of the model attends"):
-        has_one_encoding(below)
 
 
 def test_an_encoding_that_was_not_made_is_refused(monkeypatch):

@@ -109,7 +109,7 @@ def gguf_errors(name: str, scratch: Path) -> Errors:
 
 
 def encoder_errors(name: str, scratch: Path) -> Errors:
-    """The same of an encoder, which has no cache; DeBERTa is not saved."""
+    """The same of an encoder, which has no cache."""
     load = load_model if name in ALONE else load_masked_lm
     model = load(FOLDER / name)
     found = dict(zip(("logits", "hidden", "state"), _both_sides(model, MASK[:, ::-1]), strict=True))
@@ -119,15 +119,13 @@ def encoder_errors(name: str, scratch: Path) -> Errors:
             stored = "hidden" if name in ALONE and key == "logits" else key
             theirs = HF[f"{name}_{side}{stored}"][mask]
             by_side[side + key] = _apart(np.asarray(ours)[rows][mask], theirs)
-    errors = {
+    return {
         "hidden": max(by_side["hidden"], by_side["state"]),
         "logits": by_side["logits"],
         "padding_right": max(by_side[key] for key in ("hidden", "logits")),
         "padding_left": max(by_side[f"left_{key}"] for key in ("hidden", "logits")),
+        "saved": _saved(name, model, load, scratch),
     }
-    if name == "deberta":
-        return errors
-    return errors | {"saved": _saved(name, model, load, scratch)}
 
 
 def _saved(name: str, model: Any, load: Any, scratch: Path) -> float:

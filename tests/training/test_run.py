@@ -40,6 +40,7 @@ from jaxpe.training.run import _evaluations, _TimedStep
 from jaxpe.training.trace import traced_steps
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND
+from tests.nn.stored import write_bert
 from tests.progress import Told
 from tests.training.factory import assert_equal
 from tests.unchecked import unchecked
@@ -218,12 +219,8 @@ def test_masked_and_causal_models_train(corpus, tmp_path):
 
 
 def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
-    sizes = nn.TransformerConfig(
-        vocab_size=30, dim=8, num_layers=1, num_heads=2, norm_position="post", token_types=2
-    )
-    encoder = nn.BertEncoder(sizes, length=10, rngs=nnx.Rngs(0))
     source = tmp_path / "bert"
-    nn.Bert(encoder, rngs=nnx.Rngs(1)).save(source)
+    write_bert(source, vocab_size=30, length=10)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (source / "vocab.txt").write_text("\n".join([*special, "good", "bad", *WORDS]))
     asked = config(corpus, tmp_path / "run", pretrained=str(source), model=ModelConfig(), steps=2)

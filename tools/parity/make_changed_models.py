@@ -40,7 +40,7 @@ LAYERS = ("full_attention", "sliding_attention")
 BY_LAYER = {kind: {**HALF, "rope_theta": 9.0} for kind in LAYERS}
 TIED, UNTIED = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
 MT5 = {"model_type": "mt5", "architectures": ["MT5ForConditionalGeneration"]}
-NAMES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "smollm3", "llama4")
+NAMES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "smollm3")
 CASES = {
     **{f"{name} share": Case(name, {"rope_parameters": HALF}) for name in NAMES},
     "gemma3 share": Case("gemma3", {"rope_parameters": BY_LAYER}),
@@ -52,7 +52,7 @@ CASES = {
         "smollm3",
         {"layer_types": [*LAYERS, *LAYERS], "sliding_window": 3, "use_sliding_window": False},
     ),
-    "llama4 yarn": Case("llama4", {"rope_parameters": YARN}),
+    "llama yarn": Case("llama", {"rope_parameters": YARN}),
     "gpt2 untied": Case("gpt2", UNTIED, "other"),
     "gptj tied": Case("gptj", TIED, "without"),
     "phi tied": Case("phi", TIED, "without"),

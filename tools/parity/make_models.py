@@ -45,34 +45,11 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
-PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 400.0}
-DELTA = {
-    "layer_types": ["linear_attention", GLOBAL] * 2,
-    "linear_conv_kernel_dim": 3,
-    "linear_key_head_dim": 4,
-    "linear_value_head_dim": 6,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "rope_parameters": {
-        "rope_type": "default",
-        "rope_theta": 100.0,
-        "partial_rotary_factor": 0.5,
-        "mrope_section": [1, 1, 0],
-    },
-}
 VISION = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "head_dim": 8}
 VISION |= {"num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 8, "patch_size": 4}
 PARTIAL = {"partial_rotary_factor": 0.25}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
-YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0}
-YARN |= {"original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 1.0}
-EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
-ROUTED = {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8}
-ROUTED |= {"n_group": 3, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
-ROUTED |= {"first_k_dense_replace": 1}
-LATENT = {"kv_lora_rank": 10, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
-LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
@@ -103,14 +80,6 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES, "query_pre_attn_scalar": 12},
     ),
     "smollm3": ("SmolLM3", GROUPED | ROPE | FOUR | {"no_rope_layer_interval": 2}),
-    "llama4": (
-        "Llama4",
-        GROUPED
-        | ROPE
-        | FOUR
-        | {"moe_layers": [], "attention_chunk_size": 4, "floor_scale": 4, "attn_scale": 0.5}
-        | {"no_rope_layer_interval": 2, "intermediate_size_mlp": 24},
-    ),
     "gpt_neox": (
         "GPTNeoX",
         SIZES
@@ -163,101 +132,11 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
     "ministral": ("Ministral", GROUPED | ROPE | FOUR | WINDOWS),
     "vaultgemma": ("VaultGemma", GROUPED | ROPE | {"sliding_window": 4}),
-    "lfm2": (
-        "Lfm2",
-        {**SIZES, "num_key_value_heads": 2, "num_attention_heads": 4, **ROPE, **FOUR}
-        | {"layer_types": ["conv", GLOBAL, "conv", "conv"], "conv_L_cache": 4, "norm_eps": 1e-3}
-        | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
-    ),
-    "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
-    "gemma4": (
-        "Gemma4",
-        GROUPED
-        | FOUR
-        | WINDOWS
-        | {"global_head_dim": 12, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
-        | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True}
-        | {"hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": VOCAB}
-        | {"final_logit_softcapping": 3.0, "rms_norm_eps": 0.01}
-        | {"rope_parameters": {LOCAL: TWO_BASES[LOCAL], GLOBAL: PROPORTIONAL}},
-    ),
-    "gpt_oss": (
-        "GptOss",
-        GROUPED
-        | FOUR
-        | WINDOWS
-        | {"rope_parameters": YARN | {"truncate": False}, "num_local_experts": 5}
-        | {"num_experts_per_tok": 3, "swiglu_limit": 1.0, "intermediate_size": 12},
-    ),
-    "mixtral": (
-        "Mixtral",
-        GROUPED
-        | ROPE
-        | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 3}
-        | {"intermediate_size": 12},
-    ),
-    "qwen2_moe": (
-        "Qwen2Moe",
-        WHOLE | ROPE | EXPERTS | {"shared_expert_intermediate_size": 10, "mlp_only_layers": [1]},
-    ),
-    "qwen3_moe": (
-        "Qwen3Moe",
-        GROUPED
-        | ROPE
-        | FOUR
-        | EXPERTS
-        | {"decoder_sparse_step": 2, "norm_topk_prob": True, "intermediate_size": 10}
-        | {"use_sliding_window": True, "sliding_window": 4},
-    ),
-    "olmoe": ("Olmoe", WHOLE | ROPE | EXPERTS | {"intermediate_size": 12}),
-    "minimax_m2": (
-        "MiniMaxM2",
-        GROUPED
-        | {"rope_parameters": ROPE["rope_parameters"] | {"partial_rotary_factor": 0.5}}
-        | {"num_local_experts": 5, "num_experts_per_tok": 3, "intermediate_size": 12},
-    ),
-    "glm4_moe": (
-        "Glm4Moe",
-        GROUPED
-        | ROUTED
-        | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL, "attention_bias": True}
-        | {"use_qk_norm": True},
-    ),
-    "deepseek_v2": (
-        "DeepseekV2",
-        SIZES
-        | ROUTED
-        | LATENT
-        | {"rope_parameters": YARN, "q_lora_rank": None, "topk_method": "group_limited_greedy"},
-    ),
-    "deepseek_v3": (
-        "DeepseekV3",
-        SIZES
-        | ROUTED
-        | LATENT
-        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7}
-        | {"num_hidden_layers": 3},
-    ),
-    "qwen3_next": (
-        "Qwen3Next",
-        GROUPED
-        | DELTA
-        | {"layer_types": ["linear_attention", GLOBAL], "rms_norm_eps": 0.01}
-        | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
-        | {"shared_expert_intermediate_size": 12},
-    ),
 }
 ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
 ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
-    "deberta": (
-        "DebertaV2",
-        SIZES
-        | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 4}
-        | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False}
-        | {"max_position_embeddings": 12},
-    ),
     "modernbert": (
         "ModernBert",
         SIZES
@@ -284,11 +163,9 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
 # Encoders without a head.
 ALONE = ("eurobert", "embedding_gemma")
 # Their norms add 1 to the scale themselves.
-ADD_ONE = ("gemma", "embedding_gemma", "vaultgemma", "nemotron", "qwen3_5", "qwen3_next")
+ADD_ONE = ("gemma", "embedding_gemma", "vaultgemma", "nemotron")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
-# Its factor of queries counts padding on the left, so that rows are run one by one.
-BY_ROW = ("llama4",)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(3, VOCAB, (2, N), np.int64)
 MASK = np.ones((2, N), bool)
@@ -300,16 +177,9 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    scalars = [
-        pair
-        for pair in model.named_buffers()
-        if pair[0].endswith(("layer_scalar", "correction_bias"))
-    ]
-    for key, value in sorted([*model.named_parameters(), *scalars]):
+    for key, value in sorted(model.named_parameters()):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        adds = name.startswith(ADD_ONE) and name != "gemma4"
-        plus = float((norm and not adds) or key.endswith("layer_scalar"))
-        value.copy_(plus + 0.25 * torch.randn(value.shape))
+        value.copy_(float(norm and not name.startswith(ADD_ONE)) + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
     (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
     (FOLDER / name / "model.safetensors").chmod(0o644)
@@ -319,7 +189,7 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     """The model of a directory, after it is written."""
     import transformers
 
-    text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
+    text = "Text" if title == "Gemma3" else ""
     own = copy.deepcopy(changes)  # a configuration adds to its entries of RoPE
     config = getattr(transformers, f"{title}{text}Config")(**own, attn_implementation="eager")
     heads = {"GPT2": "LMHeadModel", "Mistral3": "ForConditionalGeneration"}
@@ -354,16 +224,10 @@ def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
     padded = model(torch.where(right == 1, ids, 0), attention_mask=right, use_cache=False).logits
     valid = right.bool().numpy()
     close(padded.numpy()[valid], out["logits"][valid])
-    if name in BY_ROW:
-        rows = [model(ids[i : i + 1, MASK[i]]).logits[0].numpy() for i in range(2)]
-        left = np.zeros_like(out["logits"])
-        for i in range(2):
-            left[i, MASK[i]] = rows[i]
-    else:
-        options = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
-        options = {} if name in BY_MASK else options
-        padded = torch.where(mask == 1, ids, 0)
-        left = model(padded, attention_mask=mask, use_cache=False, **options).logits.numpy()
+    options = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+    options = {} if name in BY_MASK else options
+    padded = torch.where(mask == 1, ids, 0)
+    left = model(padded, attention_mask=mask, use_cache=False, **options).logits.numpy()
     out["left"] = left[1, PADS:]  # the row that has padding
     return out
 

@@ -72,10 +72,9 @@ class FlaxModel:
     def sizes(self) -> ModelSizes:
         """Numbers of the model."""
         config = trunk(self.module).config
-        attend = tuple(i for i in range(config.num_layers) if config.at(i).mixer is None)
         return ModelSizes(
             config.num_layers, config.num_heads, config.head_width, config.dim, config.vocab_size,
-            parameter_count(self.module), attend if len(attend) < config.num_layers else None,
+            parameter_count(self.module),
         )  # fmt: skip
 
     @property
@@ -148,8 +147,7 @@ class FlaxModel:
     def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
         """Rotation found in the module, and a program (ids) of queries and keys."""
         below = trunk(self.module)
-        alike = below.other_layers is None and has_one_encoding(below)
-        if not alike or below.config.attention_cap is not None:
+        if not has_one_encoding(below) or below.config.attention_cap is not None:
             return None
         if not below.config.first_norm or (rotation := find_rotation(self.module)) is None:
             return None
@@ -212,7 +210,7 @@ def encoding_names(module: Any) -> list[str]:
     ['rotary']
     """
     below = trunk(module)
-    parts = (below.encoding, below.attention.encoding, *below.pattern.encodings)
+    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
     hooks = {
         "learned vectors": ("embed",),
         "rotary": ("query",),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import is_gated
 
 Fields = dict[str, Any]
 
@@ -39,13 +40,12 @@ class Part(NamedTuple):
 class TensorName(NamedTuple):
     """Name of a tensor in the checkpoint, path of its parameter, and the conversion."""
 
-    checkpoint_name: str  # {layer} and {expert} are numbers that the parameter is stacked over
+    checkpoint_name: str  # {layer} is the number that the parameter is stacked over
     param_path: str
     transposed: bool = False  # [out, in] in the checkpoint, [in, out] as a parameter
     part: Part | None = None
     offset: float = 0.0  # added to the values of the checkpoint
     first: int = 0  # first layer with the tensor; the parameter is 1 in earlier layers
-    layers: tuple[int, ...] | None = None  # layers of a stack; all when None
 
     @property
     def axis(self) -> int:
@@ -53,26 +53,19 @@ class TensorName(NamedTuple):
         return 0 if self.transposed else -1
 
     @property
-    def stacked_axes(self) -> int:
-        """Leading axes of the parameter, each of whose entries is a tensor of the checkpoint."""
-        return sum(key in self.checkpoint_name for key in ("{layer}", "{expert}"))
+    def stacked(self) -> bool:
+        """Whether the checkpoint has a tensor for each entry of the parameter's first axis."""
+        return "{layer}" in self.checkpoint_name
 
     def stored_shapes(self, leaf: Any) -> dict[str, tuple[int, ...]]:
         """Names and shapes of a parameter's tensors in the checkpoint."""
-        stacked = "{layer}" in self.checkpoint_name
-        count = leaf.shape[0] if stacked else 1
-        experts = leaf.shape[1] if "{expert}" in self.checkpoint_name else 1
-        shape = list(leaf.shape[self.stacked_axes :])
+        layers = range(self.first, leaf.shape[0] if self.stacked else 1)
+        shape = list(leaf.shape[self.stacked :])
         shape = shape[::-1] if self.transposed else shape
         if self.part is not None:
             sizes = self.part.sizes
             shape[self.axis] = shape[self.axis] * sum(sizes) // sizes[self.part.index]
-        layers = range(count) if self.layers is None else self.layers
-        names = (
-            self.checkpoint_name.format(layer=layer, expert=expert)
-            for layer in layers[self.first :]
-            for expert in range(experts)
-        )
+        names = (self.checkpoint_name.format(layer=layer) for layer in layers)
         return dict.fromkeys(names, tuple(shape))
 
 
@@ -82,28 +75,12 @@ class Fused(NamedTuple):
     checkpoint_name: str
     index: int
     count: int
-    first: str = ""  # parameter path of the first of them in a layer
 
     def part(self, config: TransformerConfig | None, *, by_head: bool) -> Part:
         """Place of the dense layer in the matrix."""
         alike = (1,) * self.count
         if config is None:
             return Part(self.index, alike)
-        if config.experts is not None and self.first.startswith("mlp.experts"):
-            # Entries of gates and inputs alternate, as in gpt-oss.
-            return Part(self.index, alike, config.experts.hidden_dim)
-        if config.latent is not None:
-            if self.first == "attention.key_value_down":
-                return Part(self.index, (config.latent.key_value_rank, config.latent.rotary_dim))
-            return Part(self.index, (config.head_width, config.value_width), config.num_heads)
-        if self.first.startswith("mixer."):
-            mixer: Any = next(kind.mixer for kind in config.kinds if kind.mixer is not None)
-            if self.first != "mixer.query":
-                return Part(self.index, alike, mixer.key_heads)
-            # Queries, keys and values, or these and gates by head of the keys, as in Qwen3-Next.
-            values = mixer.value_heads // mixer.key_heads * mixer.value_dim
-            sizes = (mixer.key_dim, mixer.key_dim, values, values)[: self.count]
-            return Part(self.index, sizes, mixer.key_heads if self.count == 4 else 1)
         # Of three parts, the first are queries, whose heads may share keys and values.
         groups = config.num_heads // config.key_heads
         sizes = (groups, 1, 1) if self.count == 3 else alike
@@ -127,7 +104,8 @@ class Architecture(NamedTuple):
     activations: str
     modules: Modules
     defaults: Fields
-    offset: int | str = 0
+    positions: Sequence[str] = ("table",)
+    offset: int = 0
     by_head: bool = False
     gated: Mapping[str, str] = {}
     transposed: bool = True
@@ -139,10 +117,6 @@ class Architecture(NamedTuple):
     config: Mapping[str, Any] = {}
     biases: Mapping[str, bool | str] = {}
     scaled_embeddings: bool = False
-    latent: Mapping[str, str] = {}
-    uncompressed: Mapping[str, str] = {}
-    mixer: Mapping[str, str] = {}
-    experts: Mapping[str, Any] = {}
     gguf: Mapping[str, Any] = {}
     when: Mapping[str, Any] = {}
 
@@ -163,71 +137,37 @@ class Architecture(NamedTuple):
             config: configuration of the model, on which heads and first layers depend.
             head: group of modules outside the transformer.
         """
-        latent = None if config is None else config.latent
-        full = latent is not None and latent.query_rank is None
-        return tensor_names(
-            {**self.modules, **self.uncompressed} if full else self.modules,
-            trunk,
-            config,
-            head=head,
-            by_head=self.by_head,
-            transposed=self.transposed,
-            norm_offset=self.norm_offset,
-        )
-
-
-def tensor_names(
-    modules: Modules,
-    trunk: str,
-    config: TransformerConfig | None = None,
-    *,
-    head: str = "head",
-    by_head: bool = False,
-    transposed: bool = True,
-    norm_offset: float = 0.0,
-) -> tuple[TensorName, ...]:
-    """Names of all tensors of modules; arguments are as in `Architecture`."""
-    names: list[TensorName] = []
-    first_norm = config is None or config.first_norm
-    for path, module in modules.items():
-        part = None
-        if isinstance(module, Fused):
-            part, module = module.part(config, by_head=by_head), module.checkpoint_name
-        group, _, rest = path.partition(".")
-        beside = group in _GROUPS
-        if beside and group != head:
-            continue
-        leaf = rest if beside else f"{trunk}.{path}".removeprefix(".")
-        if leaf == "bias":
-            names.append(TensorName(module, leaf))
-        elif path.endswith(_TABLES):
-            name = leaf if "params" in path else f"{leaf}.embedding"
-            names.append(TensorName(f"{module}.weight", name))
-        else:
-            first = int(path == "layers.attention_norm" and not first_norm)
-            kernel = TensorName(f"{module}.weight", f"{leaf}.kernel", transposed or beside, part)
-            offset = norm_offset if path.endswith("_norm") else 0.0
-            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=offset, first=first)
-            bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
-            array = TensorName(module, leaf, part=part)  # a parameter outside a layer or norm
-            names += [scale if path.endswith("norm") else kernel, bias, array]
-    return tuple(names) if config is None else _names_by_kind(names, trunk, config)
-
-
-def _names_by_kind(
-    names: list[TensorName], trunk: str, config: TransformerConfig
-) -> tuple[TensorName, ...]:
-    """Names with the layers of each stack of a transformer, one for each kind of layer."""
-    if len(config.kinds) == 1:
+        modules, names = {**self.modules}, []
+        if config is not None and is_gated(config.activation):
+            modules |= self.gated
+        first_norm = config is None or config.first_norm
+        for path, module in modules.items():
+            part = None
+            if isinstance(module, Fused):
+                part = module.part(config, by_head=self.by_head)
+                module = module.checkpoint_name
+            group, _, rest = path.partition(".")
+            beside = group in _GROUPS
+            if beside and group != head:
+                continue
+            leaf = rest if beside else f"{trunk}.{path}".removeprefix(".")
+            weight, first = f"{module}.weight", 0
+            if leaf == "bias":
+                names.append(TensorName(module, leaf))
+                continue
+            if path.endswith(_TABLES):
+                table = leaf if "params" in path else f"{leaf}.embedding"
+                names.append(TensorName(weight, table))
+                continue
+            if path.endswith("norm"):
+                first = int(path == "layers.attention_norm" and not first_norm)
+                offset = self.norm_offset if path.endswith("_norm") else 0.0
+                names.append(TensorName(weight, f"{leaf}.scale", offset=offset, first=first))
+            else:
+                kernel = f"{leaf}.kernel"
+                names.append(TensorName(weight, kernel, self.transposed or beside, part))
+            names.append(TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first))
         return tuple(names)
-    path, kinds = f"{trunk}.layers.", [tuple(layers) for layers in config.kinds.values()]
-    stacks = [path, *(f"{trunk}.other_layers.{i}." for i in range(len(kinds) - 1))]
-    return tuple(
-        name._replace(param_path=name.param_path.replace(path, stack, 1), layers=layers)
-        for name in names
-        for stack, layers in zip(stacks, kinds, strict=True)
-        if stack == path or name.param_path.startswith(path)
-    )
 
 
 _TABLES = ("tokens", "token_types", "table")
@@ -262,7 +202,7 @@ def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
     modules |= {f"layers.{path}": name for path, name in layers.items()}
     for matrix, paths in row.pop("fused", {}).items():
         for i, path in enumerate(paths):
-            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths), paths[0])
+            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))
     return Architecture(model_type=model_type, modules=modules, **row)
 
 
@@ -280,13 +220,7 @@ def row_name(fields: Fields) -> Any:
 
 
 # Models of text and images, and the type of `text_config` where the file does not say it.
-_WRAPPERS = {
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "llama4": "llama4_text",
-    "mistral3": "mistral",
-    "qwen3_5": "qwen3_5_text",
-}
+_WRAPPERS = {"gemma3": "gemma3_text", "mistral3": "mistral"}
 
 
 def text_fields(fields: Fields) -> Fields:

@@ -4,21 +4,18 @@ import dataclasses
 import json
 import os
 import re
-import reprlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
 from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans, table_length
 from jaxpe.nn.checkpoints.fields import (
+    architecture_of_fields,
     check_sizes,
     checked_fields,
-    float32_fields,
     model_config,
     read_config,
 )
@@ -27,10 +24,8 @@ from jaxpe.nn.checkpoints.tensors import (
     Tensors,
     check_head,
     check_tied,
-    listed,
     load_parameters,
     open_tensors,
-    stored_tensors,
 )
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.transformer import Decoder
@@ -41,25 +36,19 @@ _BUFFERS = re.compile(r"(^|\.)(attn\.|attention\.)(masked_)?bias$|inv_freq$")
 _NO_TEXT = re.compile(r"(vision_|visual\.|audio_|embed_(vision|audio)\.|multi_modal_|mtp\.)")
 
 
-def load_causal_lm(
-    path: str | os.PathLike,
-    *,
-    encoding: Encoding | LayerPattern | None = None,
-    **overrides: Any,
-) -> CausalLM:
+def load_causal_lm(path: str | os.PathLike, **overrides: Any) -> CausalLM:
     """Load a released decoder with its language-model head.
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
-    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE, GPT, and with experts Mixtral, gpt-oss
-    and DeepSeek. The error for another one names all. Quantised tensors of a
-    .gguf tensors become floats, by the package `gguf` (an extra).
-    Of a model of text and images, such as Gemma 3, the part for text is loaded. An unknown tensor,
-    or an unsupported field that changes the computation, is an error.
+    Qwen 3, Gemma 3, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT. The error for another one
+    names all. `jaxpe inspect` runs others, such as mixtures of experts, through PyTorch. Quantised
+    tensors of a .gguf become floats, by the package `gguf` (an extra). Of a model of text and
+    images, such as Gemma 3, the part for text is loaded. An unknown tensor, or an unsupported field
+    that changes the computation, is an error.
 
     Args:
         path: .gguf file, folder with one, or Hugging Face directory with config.json, and
             model.safetensors or its shards.
-        encoding: encoding that replaces the model's, initialised by `nnx.Rngs(0)`.
         **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
             compiled and looped over.
 
@@ -74,37 +63,17 @@ def load_causal_lm(
     path = Path(path)
     if (file := gguf_file(path)) is not None:
         architecture, fields, tensors, names = read_gguf_model(file)
-        return _load(architecture, file, fields, tensors, names, encoding, overrides)
+        return _load(architecture, file, fields, tensors, names, overrides)
     config = path / "config.json"
     if not os.path.isfile(config):
         raise InputError(f"{path} has neither a .gguf file nor config.json")
     whole = read_config(config)
     stored = text_fields(whole)
-    model_type = stored.get("model_type")
-    architecture = DECODERS.get(model_type) if isinstance(model_type, str) else None
-    prefix = "model." if architecture is None else architecture.prefix
-    with open_tensors(path, prefix) as tensors:
-        if architecture is None:
-            raise InputError(_nearest_architecture(config, model_type, tensors))
-        model = _load(architecture, config, stored, tensors, None, encoding, overrides)
-    model.decoder.fields = json.dumps(whole) if encoding is None else ""
+    architecture = architecture_of_fields(config, stored, DECODERS)
+    with open_tensors(path, architecture.prefix) as tensors:
+        model = _load(architecture, config, stored, tensors, None, overrides)
+    model.decoder.fields = json.dumps(whole)
     return model
-
-
-def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a model from `load_causal_lm`."""
-    if not model.decoder.fields:
-        raise ValueError(
-            "the model was not loaded from a config.json, or has another encoding: Hugging Face "
-            "has no class for it; save a checkpoint instead"
-        )
-    fields = text_fields(json.loads(model.decoder.fields))
-    architecture = DECODERS[fields["model_type"]]
-    names = architecture.tensor_names("decoder", model.decoder.config)
-    tensors = stored_tensors(
-        model, names, prefix=architecture.prefix, head_names=architecture.head_names
-    )
-    return float32_fields(fields), tensors
 
 
 def _load(
@@ -113,7 +82,6 @@ def _load(
     stored: Fields,
     tensors: Tensors,
     names: Names | None,
-    encoding: Encoding | LayerPattern | None,
     overrides: Fields,
 ) -> CausalLM:
     """Model from fields and tensors; by default with Hugging Face's names of tensors."""
@@ -130,50 +98,17 @@ def _load(
     if not config.tie_embeddings and tokens in tensors.files:
         tensors = tensors._replace(files={head: tensors.files[tokens]} | tensors.files)
     unused = {head} if config.tie_embeddings else set()
-    if encoding is not None:
-        unused |= {name for param, name in by_path.items() if "encoding_params" in param}
-        named = tuple(name for name in named if "encoding_params" not in name.param_path)
-        positions = encoding
 
     def model() -> CausalLM:
         return CausalLM(Decoder(config, encoding=positions, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
 
-    predicts = fields.get("num_nextn_predict_layers")  # layers after the last, for speculation
-
     def ignored(name: str) -> bool:
-        if predicts and (layer := re.match(r"layers\.(\d+)\.", name)):
-            return int(layer[1]) >= config.num_layers
         return name in unused or bool(_BUFFERS.search(name) or _NO_TEXT.match(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
     if tied:  # versions of transformers use one or the other tensor
         remedy = "tie_word_embeddings is True; set it to False, or remove one of the tensors"
         check_tied(tensors, head, tokens, remedy=remedy)
-    if encoding is None and "encoding_params.table" in architecture.modules:
-        loaded.decoder.length = table_length(architecture, fields)
+    if "encoding_params.table" in architecture.modules:
+        loaded.decoder.length = table_length(fields)
     return loaded
-
-
-def _nearest_architecture(path: Path, model_type: Any, tensors: Tensors) -> str:
-    """Message about an unknown model type: the architecture with the nearest tensor names."""
-    stored = {re.sub(r"(^|\.)\d+\.", r"\1*.", name) for name in tensors.files}
-    stored = {name for name in stored if not _BUFFERS.search(name)}
-
-    def weights(architecture: Architecture) -> set[str]:
-        names = (name.checkpoint_name for name in architecture.tensor_names("decoder"))
-        return {name.format(layer="*", expert="*") for name in names if name.endswith("weight")}
-
-    nearest = min(DECODERS.values(), key=lambda architecture: len(weights(architecture) ^ stored))
-    message = (
-        f"{path}: model_type is {reprlib.repr(model_type)}; {', '.join(DECODERS)} are supported. "
-        f"By its tensors, {nearest.model_type} is nearest"
-    )
-    head = f"{nearest.modules['head.output']}.weight"
-    if absent := sorted(weights(nearest) - stored - {head}):
-        return f"{message}, but the model lacks {listed(absent)}"
-    if unknown := sorted(stored - weights(nearest)):
-        return f"{message}, but the model also has {listed(unknown)}"
-    return (
-        f"{message}, with equal names: if nothing else differs, write model_type "
-        f"{nearest.model_type!r} into a copy of the file"
-    )

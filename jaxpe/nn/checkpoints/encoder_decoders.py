@@ -7,18 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
 from jaxpe.encodings import Encoding, identity, t5
-from jaxpe.nn.checkpoints.architecture import Architecture, Fields, TensorName, architectures
+from jaxpe.nn.checkpoints.architecture import Architecture, Fields, architectures
 from jaxpe.nn.checkpoints.fields import (
     architecture_of_fields,
     check_sizes,
     checked_fields,
-    float32_fields,
     model_config,
     read_config,
 )
@@ -28,14 +26,11 @@ from jaxpe.nn.checkpoints.tensors import (
     check_tied,
     load_parameters,
     open_tensors,
-    stored_tensors,
 )
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.heads import Seq2SeqLM
-from jaxpe.nn.layers import is_gated
 from jaxpe.nn.transformer import Decoder, Encoder
-from jaxpe.nn.warm_start import replace_encoding
 
 ENCODER_DECODERS = architectures("encoder_decoder")
 _HEAD, _SHARED = "lm_head.weight", "shared.weight"
@@ -44,13 +39,7 @@ _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
 
-def load_seq2seq_lm(
-    directory: str | os.PathLike,
-    *,
-    encoding: Encoding | None = None,
-    decoder_encoding: Encoding | None = None,
-    **overrides: Any,
-) -> Seq2SeqLM:
+def load_seq2seq_lm(directory: str | os.PathLike, **overrides: Any) -> Seq2SeqLM:
     """Load T5 (Raffel et al. 2020) with its head: versions 1.0, 1.1, Flan and mT5.
 
     Each side has T5's bias, with one table for all its layers; cross-attention has no positions.
@@ -60,8 +49,6 @@ def load_seq2seq_lm(
 
     Args:
         directory: Hugging Face directory with config.json, and model.safetensors or its shards.
-        encoding: encoding that replaces the encoder's bias, initialised by `nnx.Rngs(0)`.
-        decoder_encoding: encoding that replaces the bias of the decoder's self-attention.
         **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
             compiled and looped over.
 
@@ -89,13 +76,10 @@ def load_seq2seq_lm(
         def ignored(name: str) -> bool:
             return name in (*_COPIES, _UNUSED) or (tied and name == _HEAD)
 
-        names = _tensor_names(architecture, gated=is_gated(config.activation))
+        names = architecture.tensor_names("transformer", config)
         model = load_parameters(make, names, tensors, ignored=ignored)
-    model.fields = json.dumps(stored)
-    for side, replacement in (("encoder", encoding), ("decoder", decoder_encoding)):
-        if replacement is not None:
-            replace_encoding(getattr(model.transformer, side), replacement, rngs=nnx.Rngs(0))
-            model.fields = ""
+    for side in (model.transformer.encoder, model.transformer.decoder):
+        side.fields = json.dumps(stored)
     return model
 
 
@@ -115,32 +99,6 @@ def _logit_scale(fields: Fields) -> float:
     scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
     scaled = scaled and fields["model_type"] != "mt5"  # the class of mT5 never scales
     return fields["hidden_size"] ** -0.5 if scaled else 1.0
-
-
-def seq2seq_lm_tensors(model: Seq2SeqLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a T5 from `load_seq2seq_lm`.
-
-    Raises:
-        ValueError: another model, which Hugging Face has no class for.
-    """
-    if not model.fields:
-        raise ValueError(
-            "Hugging Face has no class for this encoder–decoder: pass a T5 from load_seq2seq_lm "
-            "with its own encodings, or save a checkpoint instead"
-        )
-    fields = json.loads(model.fields)
-    architecture = ENCODER_DECODERS[fields["model_type"]]
-    names = _tensor_names(architecture, gated=is_gated(model.transformer.encoder.config.activation))
-    tensors = stored_tensors(model, names, prefix="", head_names=architecture.head_names)
-    title = f"{architecture.title}ForConditionalGeneration"
-    return float32_fields(fields) | {"architectures": [title]}, tensors
-
-
-def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorName, ...]:
-    """Names of tensors, which differ for gated feed-forward layers."""
-    if gated:
-        architecture = architecture._replace(modules={**architecture.modules, **architecture.gated})
-    return architecture.tensor_names("transformer")
 
 
 def _t5_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:

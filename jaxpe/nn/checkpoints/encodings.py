@@ -19,6 +19,7 @@ from jaxpe.encodings import (
     rope,
     rope_frequencies,
     sliding_window,
+    t5,
 )
 from jaxpe.encodings.combine import moved_positions
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
@@ -52,12 +53,35 @@ def model_encoding(
     config: TransformerConfig,
     plans: Sequence[LayerPlan],
 ) -> Encoding | LayerPattern:
-    """Encoding of a released model: by its plans, or a table or ALiBi of its row's sizes."""
-    if plans[0].kind == "table":
-        return _table(architecture, fields, config)
-    if plans[0].kind == "bias":
-        return alibi(num_heads=config.num_heads)
-    return plan_encoding(plans)
+    """Encoding of a released model: by its plans, or without rotation the positions of its row."""
+    if {plan.kind for plan in plans} <= {"rotary", "none"}:
+        return plan_encoding(plans)
+    parts = []
+    if "table" in architecture.positions:
+        offset = _unused_rows(fields) + architecture.offset
+        table = learned(length=table_length(fields) + offset, dim=config.dim)
+        parts.append(offset_positions(table, offset))
+    if "t5" in architecture.positions:
+        parts.append(t5(num_heads=config.num_heads))
+    if "alibi" in architecture.positions:
+        parts.append(alibi(num_heads=config.num_heads))
+    return chain(*parts) if len(parts) > 1 else parts[0]
+
+
+def table_length(fields: Fields) -> int:
+    """Number of positions of a learned table; raises `InputError` for none."""
+    rows, unused = fields["max_position_embeddings"], _unused_rows(fields)
+    if rows <= unused:
+        raise InputError(
+            f"max_position_embeddings is {rows}, but tokens do not use the first {unused} rows: "
+            "pass more"
+        )
+    return rows - unused
+
+
+def _unused_rows(fields: Fields) -> int:
+    """Rows of a table that are of no position: of padding, and those before it, as in RoBERTa."""
+    return fields.get("pad_token_id", -1) + 1
 
 
 def plan_encoding(plans: Sequence[LayerPlan]) -> Encoding | LayerPattern:
@@ -118,21 +142,6 @@ def _rotation(plan: LayerPlan) -> Encoding:
         raise InputError(f"{plan.name} layers have frequencies that their scaling does not give")
     layout = "interleaved" if plan.pairing == "interleaved" else "half_split"
     return rope(**arguments, layout=layout)
-
-
-def _table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    """Learned table, whose first rows may be of no position."""
-    offset = architecture.offset
-    offset = fields[offset] + 1 if isinstance(offset, str) else offset
-    rows = table_length(architecture, fields) + offset
-    return offset_positions(learned(length=rows, dim=config.dim), offset)
-
-
-def table_length(architecture: Architecture, fields: Fields) -> int:
-    """Number of positions of a learned table."""
-    rows, offset = fields["max_position_embeddings"], architecture.offset
-    # RoBERTa counts the row of padding, and those before it; OPT does not count its first rows.
-    return rows - fields[offset] - 1 if isinstance(offset, str) else rows
 
 
 def offset_positions(encoding: Encoding, offset: int) -> Encoding:

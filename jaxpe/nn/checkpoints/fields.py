@@ -188,7 +188,9 @@ def architecture_of_fields(
     model_type = row_name(stored)
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
-            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
+            f"{path}: model_type is {reprlib.repr(model_type)}, which is not loaded into Flax; "
+            f"{', '.join(rows)} are. `jaxpe inspect {path.parent}` runs other models through "
+            "transformers (pip install 'jaxpe[torch]')"
         )
     return rows[model_type]
 
@@ -318,20 +320,6 @@ def model_config(
         return TransformerConfig(**values | options | overrides)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:
-    """Fields of a config.json for a configuration; other stored fields stay."""
-    names = {common: name for name, common in architecture.names.items()}
-    fields = {"hidden_act": "gelu"} | stored | {"model_type": architecture.model_type}
-    for common, name in CONFIG_FIELDS.items():
-        if common in architecture.defaults:
-            value = config.hidden_width if name == "hidden_dim" else getattr(config, name)
-            fields[names.get(common, common)] = value
-    activations = ACTIVATIONS[architecture.activations]
-    if activations[fields["hidden_act"]] != config.activation:
-        fields["hidden_act"] = next(k for k, v in activations.items() if v == config.activation)
-    return float32_fields(fields)
 
 
 def float32_fields(fields: Fields) -> Fields:

@@ -19,7 +19,6 @@ from jaxpe.nn.checkpoints.architecture import (
     Fused,
     Modules,
     TensorName,
-    tensor_names,
 )
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import TransformerConfig
@@ -155,7 +154,8 @@ def _names(
     modules |= _FUSED if fused else {}
     mlp = isinstance(architecture.modules.get("layers.mlp.gate"), Fused)
     modules |= _FUSED_MLP if mlp else {}
-    return tensor_names(modules, "decoder", config)
+    row = architecture._replace(modules=modules, norm_offset=0.0, transposed=True, by_head=False)
+    return row.tensor_names("decoder", config)
 
 
 class _Stored(NamedTuple):

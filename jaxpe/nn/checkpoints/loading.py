@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
-from jaxpe.nn.checkpoints.encoders import Bert, MPNet, load_encoder
+from jaxpe.nn.checkpoints.encoders import Bert, load_encoder
 from jaxpe.nn.checkpoints.fields import find_architecture
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
@@ -18,8 +18,8 @@ def load_model(path: str | os.PathLike, **options: Any) -> CausalLM | Seq2SeqLM 
     """Load a released model of any supported architecture.
 
     Decoders are loaded with their head by `load_causal_lm`, and T5 by `load_seq2seq_lm`. Encoders
-    are loaded without a head: BERT and MPNet by `Bert.load`, others as an `Encoder` by
-    `load_encoder`. `load_masked_lm` loads encoders with a head.
+    are loaded without a head: BERT and MPNet by `Bert.load`, others as an `Encoder`.
+    `load_masked_lm` loads encoders with a head.
 
     Args:
         path: .gguf file, folder with one, or Hugging Face directory.
@@ -37,15 +37,9 @@ def load_model(path: str | os.PathLike, **options: Any) -> CausalLM | Seq2SeqLM 
     return _LOADERS["decoder" if architecture is None else architecture.kind](path, **options)
 
 
-def _load_bert(path: str | os.PathLike, **options: Any) -> Bert:
-    architecture = find_architecture(path)
-    is_mpnet = architecture is not None and architecture.model_type == MPNet.model_type
-    return (MPNet if is_mpnet else Bert).load(path, **options)
-
-
 _LOADERS: Mapping[str, Callable[..., Any]] = {
     "decoder": load_causal_lm,
     "encoder": load_encoder,
     "encoder_decoder": load_seq2seq_lm,
-    "bert": _load_bert,
+    "bert": Bert.load,
 }

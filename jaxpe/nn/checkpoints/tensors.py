@@ -4,12 +4,10 @@ Files are data only: nothing is unpickled, imported or run.
 """
 
 import contextlib
-import json
 import math
 import os
 import re
 import reprlib
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -21,20 +19,15 @@ from flax import nnx
 from jax.tree_util import GetAttrKey, keystr
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.files import atomic_file, write_file
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.memory import check_bytes, device_bytes
-from jaxpe.nn.checkpoints.architecture import Fields, TensorName
+from jaxpe.nn.checkpoints.architecture import TensorName
 
 Model = TypeVar("Model", bound=nnx.Module)
 
 WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 _POINTER = b"version https://git-lfs"  # content of a large file in a clone without Git LFS
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-TOKENIZER_FILES = (
-    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "spiece.model", "tokenizer.model", "vocab.json", "merges.txt"),
-)
 _LARGEST_INDEX = 2**26  # bytes
 _TEXT = re.compile(r"^language_model\.(model\.)?")  # prefix in a model of text and images
 _FLOATS = ("F64", "F32", "F16", "BF16")  # readable dtypes, as safetensors calls them
@@ -116,7 +109,7 @@ def load_parameters(
     """
     graphdef, state = nnx.split(nnx.eval_shape(model))
     leaves, treedef = jax.tree.flatten_with_path(state)
-    shapes = {_param_path(path): leaf for path, leaf in leaves}
+    shapes = {param_path(path): leaf for path, leaf in leaves}
     wanted = {name.param_path: name for name in names if name.param_path in shapes}
     pairs = [(wanted[path], leaf) for path, leaf in shapes.items() if path in wanted]
     _check_tensors(pairs, tensors, ignored)
@@ -136,66 +129,16 @@ def _initial_parameters(
 
     def unnamed() -> dict[str, jax.Array]:
         leaves, _ = jax.tree.flatten_with_path(nnx.state(model()))
-        parameters = {_param_path(path): leaf for path, leaf in leaves}
+        parameters = {param_path(path): leaf for path, leaf in leaves}
         return {path: leaf for path, leaf in parameters.items() if path not in named}
 
     return jax.jit(unnamed)()
 
 
-def _param_path(path: tuple) -> str:
+def param_path(path: tuple) -> str:
     """Path of a parameter as text, such as "encoder.layers.mlp.up.kernel"."""
     keys = tuple(key for key in path if not isinstance(key, GetAttrKey))  # not a variable's value
     return keystr(keys, simple=True, separator=".")
-
-
-def stored_tensors(
-    model: nnx.Module, names: tuple[TensorName, ...], *, prefix: str, head_names: tuple[str, ...]
-) -> dict[str, np.ndarray]:
-    """Tensors of a model under their checkpoint names, float32.
-
-    Names get the prefix unless they begin with one of `head_names`.
-    """
-    leaves, _ = jax.tree.flatten_with_path(nnx.state(model, nnx.Param))
-    by_path = {name.param_path: name for name in names}
-    matrices: dict[str, np.ndarray] = {}
-    parts: dict[str, dict[int, np.ndarray]] = {}
-    for path, leaf in leaves:
-        name, leaf = by_path[_param_path(path)], np.asarray(leaf, np.float32)
-        layers = leaf.reshape(-1, *leaf.shape[name.stacked_axes :])[name.first :]
-        for stored, tensor in zip(name.stored_shapes(leaf), layers, strict=True):
-            key = stored if stored.startswith(head_names) else prefix + stored
-            tensor = (tensor.T if name.transposed else tensor) - np.float32(name.offset)
-            if name.part is not None:
-                others = parts.setdefault(key, {})
-                others[name.part.index] = tensor
-                if len(others) < len(name.part.sizes):
-                    continue
-                tensor = name.part.join([others[i] for i in sorted(others)], name.axis)
-            matrices[key] = np.ascontiguousarray(tensor)
-    return matrices
-
-
-def write_directory(
-    directory: str | os.PathLike,
-    fields: Fields,
-    tensors: dict[str, np.ndarray],
-    *,
-    source: str | os.PathLike | None = None,
-) -> None:
-    """Write config.json and model.safetensors, and copy the tokenizer's files from `source`."""
-    save_file = require("safetensors.numpy", extra="train").save_file
-    failed = require("safetensors", extra="train").SafetensorError
-    directory = Path(directory)
-    with atomic_file(directory / WEIGHTS) as part:
-        try:
-            save_file(tensors, part, metadata={"format": "pt"})
-        except failed as error:  # such as a full disk
-            raise OSError(str(error)) from error
-    write_file(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
-    for name in TOKENIZER_FILES:
-        if source is not None and (Path(source) / name).is_file():
-            with contextlib.suppress(shutil.SameFileError):
-                shutil.copy(Path(source) / name, directory / name)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -319,7 +262,7 @@ def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
     layers = [x + x.dtype.type(name.offset) for x in layers] if name.offset else layers
     layers = [np.ones_like(layers[0])] * name.first + layers
     # With its dtype, `jnp.asarray` copies once.
-    whole = np.stack(layers).reshape(leaf.shape) if name.stacked_axes else layers[0]
+    whole = np.stack(layers) if name.stacked else layers[0]
     return jnp.asarray(whole, leaf.dtype)
 
 

@@ -47,7 +47,7 @@ def section_4_alibi(
     Args:
         with_bias: measured Lipschitz constants, by model and length, T first.
         without: constant of the same weights without the bias.
-        bound: bound for the same tokens, from weights, R and n (`nn.lipschitz_bounds`).
+        bound: bound for the same tokens, from weights, R and n (`experiments/li2025/lipschitz.py`).
         lengths, slope: n and m.
 
     >>> audit = section_4_alibi(jnp.array([2.0, 2.0]), jnp.array([2.0, 2.5]), jnp.array([4.0, 5.0]),

@@ -50,8 +50,8 @@ def section_4_lipschitz(
     Args:
         measured: lower bounds, such as `spectral.operator_norm` of each layer at some inputs.
         by_weights: constants of the same layers from norms of weights alone, such as
-            `nn.lipschitz_bounds` of each layer by itself with radius=0.
-        in_ball: constants for inputs of this size and length (`nn.lipschitz_bounds`).
+            `experiments/li2025/lipschitz.py` of each layer by itself with radius=0.
+        in_ball: constants for inputs of this size and length (`experiments/li2025/lipschitz.py`).
         whole: measured constants of all layers together.
 
     >>> audit = section_4_lipschitz(

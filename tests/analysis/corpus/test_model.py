@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from flax import nnx
 
 from jaxpe import nn
 from jaxpe._core.errors import InputError
@@ -12,6 +11,7 @@ from jaxpe._core.results import result_files
 from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse
 from jaxpe.nn import position_table
 from jaxpe.report.corpus.text import named_findings
+from tests.nn.stored import write_bert
 
 WORDS = [f"word{k}" for k in range(12)]
 LENGTH = 8
@@ -22,12 +22,7 @@ def folder(tmp_path_factory):
     """A tiny BERT with a vocabulary."""
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    config = nn.TransformerConfig(
-        vocab_size=len(special) + len(WORDS), dim=8, num_layers=1, num_heads=2,
-        norm_position="post", token_types=2, norm_epsilon=1e-12,
-    )  # fmt: skip
-    encoder = nn.BertEncoder(config, length=LENGTH, rngs=nnx.Rngs(0))
-    nn.Bert(encoder, rngs=nnx.Rngs(1)).save(folder)
+    write_bert(folder, vocab_size=len(special) + len(WORDS), length=LENGTH)
     (folder / "vocab.txt").write_text("\n".join([*special, *WORDS]))
     return folder
 

@@ -377,13 +377,6 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     np.testing.assert_allclose(run(texts, at, frequencies), run(texts, at), atol=1e-5)
 
 
-def test_layers_of_experts_after_a_dense_one(tmp_path):
-    """Latent attention, whose parameters are in two stacks."""
-    options = inspected("models/deepseek_v3", tmp_path, stages=("encoding", "attention"))
-    result = inspect_model(options)
-    assert result.attention.first.shape == (3, HEADS)
-
-
 class _Oracle(FlaxModel):
     """Stands for a model: reads the colour of the name asked for, or that of another."""
 

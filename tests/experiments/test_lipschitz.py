@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from flax import nnx
 
 import jaxpe
+from experiments.li2025.lipschitz import _SLOPES, layer_maps, lipschitz_bounds
 from jaxpe import nn
 from jaxpe.spectral import largest_quotient
 from tests.nn.models import config, shapes_of
@@ -49,7 +51,7 @@ def case(name):
         relative = tuple(
             np.linalg.norm(tables[f"{part}_table"], axis=1).max() for part in ("key", "value")
         )
-    layers = nn.layer_maps(model, n=N)
+    layers = layer_maps(model, n=N)
 
     @jax.jit
     @jax.vmap
@@ -62,9 +64,7 @@ def case(name):
             x = layer(x)
         return jnp.stack(found), jnp.stack(radii)
 
-    bounds = jax.jit(
-        lambda radius: nn.lipschitz_bounds(model, n=N, radius=radius, relative=relative)
-    )
+    bounds = jax.jit(lambda radius: lipschitz_bounds(model, n=N, radius=radius, relative=relative))
     return model, lambda radius: at(radius * POINTS), bounds
 
 
@@ -112,9 +112,9 @@ def test_attention_has_no_constant_of_weights_alone():
         model.layers.attention.query.bias[...] = jnp.full((1, 1), b)
         return model
 
-    attention, _ = nn.layer_maps(ones(0.0), n=2)
+    attention, _ = layer_maps(ones(0.0), n=2)
     jacobian = jax.jit(jax.jacobian(lambda x: attention(x[:, None])[:, 0] - x))
-    bounds = jax.jit(lambda radius, b: nn.lipschitz_bounds(ones(b), n=2, radius=radius))
+    bounds = jax.jit(lambda radius, b: lipschitz_bounds(ones(b), n=2, radius=radius))
     for R in (1.0, 10.0, 100.0):
         at = jacobian(jnp.array([0.0, R]))
         np.testing.assert_allclose(at[0, 0], 0.5 + R**2 / 4)
@@ -135,9 +135,9 @@ def test_n_queries_on_one_key_reach_the_root_of_n():
 
     @jax.jit
     def both(x):
-        layer, _ = nn.layer_maps(model, n=N)
+        layer, _ = layer_maps(model, n=N)
         jacobian = jax.jacfwd(lambda x: layer(x) - x)(x)
-        return jacobian, nn.lipschitz_bounds(model, n=N, radius=3.0).attention[0] - 1
+        return jacobian, lipschitz_bounds(model, n=N, radius=3.0).attention[0] - 1
 
     jacobian, bound = both(jnp.ones((N, 2)))
     norm = np.linalg.norm(np.reshape(jacobian, (2 * N, 2 * N)), 2)
@@ -156,7 +156,7 @@ def test_tokens_that_may_look_nowhere():
     ):
         layer.kernel.set_value(jnp.asarray(kernel[None]))
         layer.bias.set_value(jnp.full((1, 2), bias))
-    bound = jax.jit(lambda: nn.lipschitz_bounds(model, n=N, radius=1.0).last_radius)()
+    bound = jax.jit(lambda: lipschitz_bounds(model, n=N, radius=1.0).last_radius)()
     run = jax.jit(lambda x, mask: model(np.zeros(N, np.int32), vectors=x, mask=mask).hidden)
     x = np.tile([[0.6, 0.8]], (N, 1))
     largest = [np.linalg.norm(run(x, np.full(N, seen)), axis=1).max() for seen in (True, False)]
@@ -170,7 +170,7 @@ def test_parameters_of_16_bits_and_a_radius_that_they_do_not_have():
     model = filled(nn.Encoder, jaxpe.alibi(num_heads=2), **narrow)
     graphdef, params = nnx.split(model, nnx.Param)
     model = nnx.merge(graphdef, jax.tree.map(lambda x: x.astype(jnp.bfloat16), params))
-    bound = jax.jit(lambda: nn.lipschitz_bounds(model, n=N, radius=0.3))()
+    bound = jax.jit(lambda: lipschitz_bounds(model, n=N, radius=0.3))()
     kernels = (part.kernel.get_value()[0] for part in (model.layers.mlp.up, model.layers.mlp.down))
     up, down = (np.linalg.norm(np.asarray(kernel, float), 2) for kernel in kernels)
     assert bound.whole.dtype == jnp.float32
@@ -182,7 +182,7 @@ def test_parameters_of_16_bits_and_a_radius_that_they_do_not_have():
 
 def test_quotients_within_the_ball():
     model, _, bounds = case("encoder")
-    layer = nn.layer_maps(model, n=N)[0]
+    layer = layer_maps(model, n=N)[0]
     x = POINTS * RNG.random((6, N, 1))
     quotient = jax.jit(lambda x, y: largest_quotient(layer, x, y))(x[:3], x[3:])
     assert 1 < quotient <= bounds(1.0).attention[0]
@@ -197,7 +197,7 @@ def test_a_scale_of_attention_is_a_scale_of_the_queries():
         nnx.state(doubled.layers.attention.query), is_leaf=lambda x: isinstance(x, nnx.Variable)
     ):
         param.set_value(2 * param.get_value())
-    bounds = [nn.lipschitz_bounds(model, n=N, radius=1.0) for model in (scaled, doubled)]
+    bounds = [lipschitz_bounds(model, n=N, radius=1.0) for model in (scaled, doubled)]
     np.testing.assert_allclose(bounds[0].attention, bounds[1].attention, rtol=1e-6)
 
 
@@ -209,7 +209,7 @@ def test_bounds_of_attention_grow_with_the_radius():
 
 def test_layers_one_after_another_are_the_model():
     model, *_ = case("encoder")
-    layers = nn.layer_maps(model, n=N)
+    layers = layer_maps(model, n=N)
     ids, places = np.zeros(N, np.int32), np.arange(N, dtype=np.int32)
 
     @jax.jit
@@ -220,50 +220,17 @@ def test_layers_one_after_another_are_the_model():
     np.testing.assert_allclose(*both(POINTS[0]))
 
 
-@pytest.mark.parametrize(
-    ("changes", "encoding", "message"),
-    [
-        ({"norm": "layer"}, jaxpe.identity(), "build it with norm='none'"),
-        ({"keys_from": "embeddings"}, jaxpe.identity(), "keys_from='hidden'"),
-        ({"attention_gate": True}, jaxpe.identity(), "has a sink or a gate"),
-        ({"activation": "swiglu"}, jaxpe.identity(), "pass one of relu, gelu, gelu_tanh, silu"),
-        (
-            {"latent": nn.LatentSizes(key_value_rank=2, rotary_dim=2)},
-            jaxpe.identity(),
-            "latent=None",
-        ),
-        ({}, jaxpe.rope(head_dim=WIDTH), "the encoding acts on queries"),
-        ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2), r"pass relative=\(key, value\)"),
-        ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2, values=False), r"pass relative="),
-    ],
-)
-def test_what_has_no_bound_is_refused(changes, encoding, message):
-    model = filled(nn.Encoder, encoding, **changes)
-    with pytest.raises(ValueError, match=message):
-        nn.lipschitz_bounds(model, n=N, radius=1.0)
-
-
-@pytest.mark.parametrize(
-    "encoding",
-    [
-        jaxpe.transformer_xl(num_heads=2, head_dim=WIDTH, dim=DIM),  # u·k_j
-        jaxpe.cope(head_dim=WIDTH, max_positions=3),
-        jaxpe.Encoding(bias=lambda params, q, k, i, j: jnp.sum(q**2) * jnp.ones((2, N, N))),
-    ],
-)
-def test_biases_that_are_no_relative_keys(encoding):
-    model = filled(nn.Encoder, encoding)
-    for relative in (None, (10.0, 0.0)):
-        with pytest.raises(ValueError, match="from keys, or nonlinearly from queries"):
-            nn.lipschitz_bounds(model, n=N, radius=2.0, relative=relative)
-
-
-def test_sizes_that_make_no_sense():
-    model = case("encoder")[0]
-    with pytest.raises(ValueError, match="n must be at least 1, not 0"):
-        nn.lipschitz_bounds(model, n=0, radius=1.0)
-    for radius in (-50.0, np.nan):
-        with pytest.raises(ValueError, match=f"radius is {radius}"):
-            nn.lipschitz_bounds(model, n=N, radius=radius)
-    with pytest.raises(ValueError, match=r"relative is -1\.0"):
-        nn.lipschitz_bounds(model, n=N, radius=1.0, relative=(-1.0, 0.0))
+def test_slopes_of_activations():
+    """Bounds of their derivatives, as near as the digits they have."""
+    x = np.linspace(-6.0, 6.0, 120_001)
+    cube = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    values = {
+        "relu": np.maximum(x, 0),
+        "gelu": x * scipy.special.ndtr(x),
+        "gelu_tanh": x * (1 + np.tanh(cube)) / 2,
+        "silu": x * scipy.special.expit(x),
+    }
+    slopes = {name: np.abs(np.diff(y)).max() / 1e-4 for name, y in values.items()}
+    assert slopes.keys() == _SLOPES.keys()
+    for name, slope in slopes.items():
+        assert slope - 1e-6 < _SLOPES[name] < slope + 2e-4
