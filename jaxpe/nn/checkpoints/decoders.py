@@ -41,10 +41,11 @@ def load_causal_lm(path: str | os.PathLike, **overrides: Any) -> CausalLM:
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
     Qwen 3, Gemma 3, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT. The error for another one
-    names all. `jaxpe inspect` runs others, such as mixtures of experts, through PyTorch. Quantised
-    tensors of a .gguf become floats, by the package `gguf` (an extra). Of a model of text and
-    images, such as Gemma 3, the part for text is loaded. An unknown tensor, or an unsupported field
-    that changes the computation, is an error.
+    names all. `jaxpe inspect` runs others, such as mixtures of experts, through PyTorch. Queries
+    and keys of a .gguf are converted to Hugging Face's pairing; its quantised tensors become
+    floats, by the package `gguf` (an extra). Of a model of text and images, such as Gemma 3, the
+    part for text is loaded. An unknown tensor, or an unsupported field that changes the
+    computation, is an error.
 
     Args:
         path: .gguf file, folder with one, or Hugging Face directory with config.json, and
@@ -88,7 +89,7 @@ def _load(
     fields = checked_fields(architecture, path, stored)
     check_sizes(architecture, path, fields, tensors)
     config = model_config(architecture, path, fields, overrides, scan=True, dropout=0.0)
-    positions = model_encoding(architecture, fields, config, read_plans(path))
+    positions = model_encoding(architecture, fields, config, read_plans(path, architecture))
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
     named = architecture.tensor_names("decoder", config) if names is None else names(config)

@@ -183,7 +183,7 @@ def _load(
     names = architecture.tensor_names("encoder" if head else "", config, head=head)
     with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
-        plans = _with_stored_frequencies(read_plans(path), tensors)
+        plans = _with_stored_frequencies(read_plans(path, architecture), tensors)
         positions = model_encoding(architecture, fields, config, plans)
 
         def model() -> Any:

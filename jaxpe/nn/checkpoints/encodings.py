@@ -26,10 +26,11 @@ from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.plans import LayerPlan, read_config
 from jaxpe.plans.configuration import unread_fields
+from jaxpe.plans.families import find_family
 from jaxpe.plans.fields import CHUNKED
 
 
-def read_plans(path: Path) -> tuple[LayerPlan, ...]:
+def read_plans(path: Path, architecture: Architecture) -> tuple[LayerPlan, ...]:
     """Plans of the layers of a config.json or .gguf, by the newest transformers or llama.cpp.
 
     Raises:
@@ -37,14 +38,25 @@ def read_plans(path: Path) -> tuple[LayerPlan, ...]:
             uses, which may change the computation.
     """
     config = read_config(path)
-    program = "llama.cpp" if config.configuration.form == "gguf" else "transformers"
-    plans = config.plan(program)
-    if unread := unread_fields(config.configuration):
+    if config.configuration.form == "gguf":  # its weights are loaded in the pairing of the class
+        pairing = class_pairing(architecture)
+        return tuple(
+            plan._replace(pairing=pairing) if plan.turns else plan for plan in config.plan()
+        )
+    plans = config.plan()
+    unread = unread_fields(config.configuration)
+    if unread := [name for name in unread if name not in architecture.allowed]:
         raise InputError(
             f"{path} has {', '.join(unread)}, which this architecture does not use: whether it "
             "changes positions is unknown; remove it if not"
         )
     return plans
+
+
+def class_pairing(architecture: Architecture) -> str:
+    """Pairing of rotated entries in the class of transformers, "half" or "interleaved"."""
+    family = find_family(architecture.model_type)
+    return "half" if family is None else family.pairing
 
 
 def model_encoding(

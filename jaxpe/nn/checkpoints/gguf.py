@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.gguf import GgufTensor
+from jaxpe.encodings import convert_rotary_layout
 from jaxpe.nn.checkpoints.architecture import (
     DECODERS,
     Architecture,
@@ -20,9 +21,11 @@ from jaxpe.nn.checkpoints.architecture import (
     Modules,
     TensorName,
 )
+from jaxpe.nn.checkpoints.encodings import class_pairing
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.plans.gguf import GgufFile, read_gguf_file
+from jaxpe.plans.programs.facts import find_architecture
 
 _BLOCK = "blk.{layer}."
 # Names of modules, shared by all architectures.
@@ -113,7 +116,18 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
             fields[field] = any(name.endswith(endings) for name in stored)
     if (embeddings := stored.get("token_embd.weight")) is not None:
         fields["vocab_size"] = embeddings.shape[0] if embeddings.shape else 1
-    files = {name: (_Stored(path, tensor), name) for name, tensor in stored.items()}
+    turned, heads = 0, dict[str, int]()
+    pairing = getattr(find_architecture(name), "pairing", "")
+    if pairing == "interleaved" and class_pairing(architecture) == "half":
+        turned = int(fields["head_dim"] * fields.get("partial_rotary_factor", 1.0))
+        heads["q"] = fields["num_attention_heads"]
+        heads["k"] = fields.get("num_key_value_heads", heads["q"])
+    projection = re.compile(r"attn_([qk])\.(weight|bias)$")
+    files = {}
+    for name, tensor in stored.items():
+        found = projection.search(name)
+        rotated = (heads[found[1]], turned) if found and heads else None
+        files[name] = _Stored(path, tensor, rotated), name
     fused = any(".attn_qkv." in name for name in stored)
     return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
 
@@ -163,6 +177,7 @@ class _Stored(NamedTuple):
 
     path: Path
     tensor: GgufTensor
+    rotated: tuple[int, int] | None  # heads and rotated entries of projections in another pairing
 
     def get_slice(self, name: str) -> "_Stored":
         return self
@@ -176,9 +191,16 @@ class _Stored(NamedTuple):
 
     def get_tensor(self, name: str) -> np.ndarray:
         try:
-            return self.tensor.read()
+            weight = self.tensor.read()
         except NotImplementedError as error:
             kind = self.tensor.kind.name
             raise InputError(
                 f"{self.path}: {listed([name])} is {kind}, which gguf cannot read"
             ) from error
+        if self.rotated is None:
+            return weight
+        heads, turned = self.rotated
+        layouts = {"source": "interleaved", "target": "half_split", "axis": 0}
+        return np.asarray(
+            convert_rotary_layout(weight, num_heads=heads, rotary_dim=turned, **layouts)
+        )
