@@ -42,7 +42,7 @@ def model_encoding(
         with np.errstate(all="ignore"):  # numbers that are not finite are refused below
             encoding = ENCODINGS[architecture.positions](architecture, fields, config)
             for kind in rope_kinds(fields):
-                _check_phases(rope_entry(fields, kind), fields, config.rotary_width)
+                _check_phases(rope_entry(fields, kind), fields, config.head_width)
     except (TypeError, ValueError, ArithmeticError) as error:
         entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
         raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
@@ -160,7 +160,7 @@ def _rotation(
 ) -> Encoding:
     return rope_from_hf(
         rope_entry(fields, kind),
-        head_dim=config.rotary_width,
+        head_dim=config.head_width,
         max_position_embeddings=fields["max_position_embeddings"],
         layout="interleaved" if architecture.interleaved else "half_split",
     )
