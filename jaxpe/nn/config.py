@@ -159,11 +159,6 @@ class TransformerConfig:
         width = None if self.latent is None else self.latent.value_dim
         return self.head_width if width is None else width
 
-    @property
-    def rotary_width(self) -> int:
-        """Width of the part of a head that an encoding rotates."""
-        return self.head_width if self.latent is None else self.latent.rotary_dim
-
     def encoding_sizes(self, length: int) -> EncodingSizes:
         """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.
 

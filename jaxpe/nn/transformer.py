@@ -417,25 +417,22 @@ class Decoder(Transformer):
             memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory`
                 computes their keys and values once.
         """
-        shape = (batch, slots)
-        period = len(self.pattern.encodings)
+        shape, period = (batch, slots), len(self.pattern.encodings)
+        graphdef, params = nnx.split(self.layers)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        graphdef, params = nnx.split(self.layers)
-
-        def layer_cache(slot: int, stacked: Any) -> LayerCache:
-            layer, slot_params, all_params = stacked
-            layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
+        def layer_cache(slot: int, params: Any, slot_params: Any, shared_params: Any) -> LayerCache:
+            params, slot_params = jax.tree.map(itemgetter(0), (params, slot_params))
             bound = chain_bound(
-                BoundEncoding(self.encoding, all_params),
+                BoundEncoding(self.encoding, shared_params),
                 BoundEncoding(self.pattern.at(slot), slot_params),
             )
-            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
+            return nnx.merge(graphdef, params).attention.empty_cache(shape, shared=bound)
 
         def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))
-            stacked = (params, slot_params[slot], self.encoding_params.get_value())
-            shapes = jax.eval_shape(partial(layer_cache, slot), stacked)
+            arrays = (params, slot_params[slot], self.encoding_params.get_value())
+            shapes = jax.eval_shape(partial(layer_cache, slot), *arrays)
             return jax.tree.map(lambda a: jnp.zeros((count, *a.shape), a.dtype), shapes)
 
         caches = tuple(map(empty, range(period)))

@@ -179,11 +179,6 @@ def test_shards_are_read_through_their_index(bert):
     (bert / "b.safetensors").write_text(pointer)
     with pytest.raises(InputError, match=r"b\.safetensors is a Git LFS pointer"):
         Bert.load(bert)
-    lost = next(iter(shards["b.safetensors"]))
-    del shards["b.safetensors"][lost]
-    safetensors.numpy.save_file(shards["b.safetensors"], bert / "b.safetensors")
-    with pytest.raises(InputError, match=rf"{lost} should be in b\.safetensors"):
-        Bert.load(bert)
     (bert / "a.safetensors").unlink()
     with pytest.raises(InputError, match=r"lacks a\.safetensors, which model\.safetensors\.index"):
         Bert.load(bert)

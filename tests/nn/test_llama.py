@@ -178,7 +178,7 @@ def test_options_leave_what_is_computed(tiny):
     ("changes", "message"),
     [
         ({"model_type": "new"}, "model_type is 'new', .*; llama, mistral"),
-        ({"hidden_act": "tanh"}, "hidden_act is 'tanh', which changes .* only 'silu', 'swish'"),
+        ({"hidden_act": "tanh"}, "hidden_act is 'tanh', which changes .*'silu', 'swish'"),
         ({"attention_bias": True}, "missing are layers.0.self_attn.k_proj.bias"),
         ({"sliding_window": 8}, "has sliding_window, which this architecture does not"),
         ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which changes"),

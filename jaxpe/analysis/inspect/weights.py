@@ -155,7 +155,7 @@ def _random_order_stress(table: np.ndarray, analysis: CorpusAnalysis, *, seed: i
 
 def _bias(below: Any, length: int) -> np.ndarray | None:
     """Bias of the encoding by head and offset; None unless all layers share it."""
-    encoding, by_layer = below.encoding, below.attention.encoding
+    encoding, by_layer = below.encoding, below.layers.attention.encoding
     several = len(below.pattern.encodings) > 1
     if several or by_layer.defines("bias") or not encoding.defines("bias"):
         return None

@@ -76,14 +76,11 @@ class Fused(NamedTuple):
     index: int
     count: int
 
-    def part(self, config: TransformerConfig | None, *, by_head: bool) -> Part:
+    def part(self, config: TransformerConfig, *, by_head: bool) -> Part:
         """Place of the dense layer in the matrix."""
-        alike = (1,) * self.count
-        if config is None:
-            return Part(self.index, alike)
         # Of three parts, the first are queries, whose heads may share keys and values.
         groups = config.num_heads // config.key_heads
-        sizes = (groups, 1, 1) if self.count == 3 else alike
+        sizes = (groups, 1, 1) if self.count == 3 else (1,) * self.count
         return Part(self.index, sizes, config.num_heads if by_head else 1)
 
 
@@ -128,7 +125,7 @@ class Architecture(NamedTuple):
         return tuple(name for name in names if not name.startswith("pooler."))
 
     def tensor_names(
-        self, trunk: str, config: TransformerConfig | None = None, *, head: str = "head"
+        self, trunk: str, config: TransformerConfig, *, head: str = "head"
     ) -> tuple[TensorName, ...]:
         """Names of all tensors that a model may have.
 
@@ -138,9 +135,8 @@ class Architecture(NamedTuple):
             head: group of modules outside the transformer.
         """
         modules, names = {**self.modules}, []
-        if config is not None and is_gated(config.activation):
+        if is_gated(config.activation):
             modules |= self.gated
-        first_norm = config is None or config.first_norm
         for path, module in modules.items():
             part = None
             if isinstance(module, Fused):
@@ -160,7 +156,7 @@ class Architecture(NamedTuple):
                 names.append(TensorName(weight, table))
                 continue
             if path.endswith("norm"):
-                first = int(path == "layers.attention_norm" and not first_norm)
+                first = int(path == "layers.attention_norm" and not config.first_norm)
                 offset = self.norm_offset if path.endswith("_norm") else 0.0
                 names.append(TensorName(weight, f"{leaf}.scale", offset=offset, first=first))
             else:

@@ -44,14 +44,6 @@ _UNUSUAL: Mapping[str, tuple] = {
     "use_bidirectional_attention": (False,),
 }
 
-_GATED: dict[str, Activation] = {
-    "silu": "swiglu",
-    "swish": "swiglu",
-    "gelu": "geglu",
-    "gelu_new": "geglu_tanh",
-    "gelu_fast": "geglu_tanh",
-    "gelu_pytorch_tanh": "geglu_tanh",
-}
 _PLAIN: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -62,18 +54,16 @@ _PLAIN: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
+_GATES: dict[str, Activation] = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu_tanh"}
+_GATED = {name: _GATES[plain] for name, plain in _PLAIN.items() if plain in _GATES}
+_OF_T5 = {f"gated-{name}": gated for name, gated in _GATED.items()}
 ACTIVATIONS: Mapping[str, Mapping[str, Activation]] = {
     "plain": _PLAIN,
     "gated": _GATED,
     # In the first configurations of Gemma, "gelu" means its approximation.
-    "gemma": {**_GATED, "gelu": "geglu_tanh"},
+    "gemma": _GATED | {"gelu": "geglu_tanh"},
     # For T5, transformers reads "gated-gelu" as "gelu_new".
-    "t5": {
-        **_PLAIN,
-        "gated-gelu": "geglu_tanh",
-        "gated-gelu_new": "geglu_tanh",
-        "gated-silu": "swiglu",
-    },
+    "t5": _PLAIN | _OF_T5 | {"gated-gelu": "geglu_tanh"},
 }
 
 # Fields of a TransformerConfig, by the common names of the fields of a config.json.
@@ -148,8 +138,8 @@ _WITHOUT_DEFAULT = ("model_type", "scale_decoder_outputs", "tie_word_embeddings"
 _LARGEST_CONFIG = 2**24  # bytes
 _QUANTISED = (
     "quantised weights are read from .gguf files alone. Pass one, or save floats by transformers: "
-    "AutoModelForCausalLM.from_pretrained(folder, quantization_config=Mxfp4Config(dequantize=True))"
-    ".save_pretrained(another), or FineGrainedFP8Config in its place"
+    "AutoModelForCausalLM.from_pretrained(folder, quantization_config=FineGrainedFP8Config("
+    "dequantize=True)).save_pretrained(another)"
 )
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,7 +51,6 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
                     twice = listed([tensors[name][1], stored])
                     raise InputError(f"{directory} has two tensors for one parameter: {twice}")
                 tensors[name] = (file, stored)
-        _check_index(Path(directory), {stored for _, stored in tensors.values()})
         yield Tensors(Path(directory), tensors)
 
 
@@ -95,10 +94,10 @@ def load_parameters(
     *,
     ignored: Callable[[str], bool],
 ) -> Model:
-    """Model with the tensors of a directory; parameters without a name are initialised.
+    """Model with the tensors of a directory.
 
     Args:
-        model: constructor of the model; parameters with a tensor are not initialised.
+        model: constructor of the model, whose parameters are not initialised.
         names: names of possible parameters.
         tensors: tensors of the directory.
         ignored: whether a tensor without a parameter may be ignored, by its name.
@@ -109,30 +108,12 @@ def load_parameters(
     """
     graphdef, state = nnx.split(nnx.eval_shape(model))
     leaves, treedef = jax.tree.flatten_with_path(state)
-    shapes = {param_path(path): leaf for path, leaf in leaves}
-    wanted = {name.param_path: name for name in names if name.param_path in shapes}
-    pairs = [(wanted[path], leaf) for path, leaf in shapes.items() if path in wanted]
+    by_path = {name.param_path: name for name in names}
+    pairs = [(by_path[param_path(path)], leaf) for path, leaf in leaves]
     _check_tensors(pairs, tensors, ignored)
-    _check_memory(list(shapes.values()), tensors)
-    drawn = _initial_parameters(model, wanted) if len(wanted) < len(shapes) else {}
-    read = [
-        _read(wanted[path], leaf, tensors) if path in wanted else drawn[path]
-        for path, leaf in shapes.items()
-    ]
+    _check_memory([leaf for _, leaf in pairs], tensors)
+    read = [_read(name, leaf, tensors) for name, leaf in pairs]
     return nnx.merge(graphdef, jax.tree.unflatten(treedef, read))
-
-
-def _initial_parameters(
-    model: Callable[[], nnx.Module], named: Collection[str]
-) -> dict[str, jax.Array]:
-    """Parameters as a model initialises them, except those with names."""
-
-    def unnamed() -> dict[str, jax.Array]:
-        leaves, _ = jax.tree.flatten_with_path(nnx.state(model()))
-        parameters = {param_path(path): leaf for path, leaf in leaves}
-        return {path: leaf for path, leaf in parameters.items() if path not in named}
-
-    return jax.jit(unnamed)()
 
 
 def param_path(path: tuple) -> str:
@@ -214,29 +195,12 @@ def _damage_message(path: Path, error: Exception) -> str:
     return f"{path} is not a complete safetensors file ({error}): fetch it again"
 
 
-def _weight_map(index: Path) -> dict[str, str]:
-    """File of each tensor, from an index."""
-    stored = read_json(index, remedy="fetch it again", largest=_LARGEST_INDEX)
-    return from_json(dict[str, str], stored.get("weight_map"), where=f"{index}: weight_map")
-
-
-def _check_index(directory: Path, stored: set[str]) -> None:
-    """Raise for files that lack tensors of their index, as files of another model would."""
-    if os.path.isfile(directory / WEIGHTS) or not os.path.isfile(directory / SHARDS):
-        return
-    shards = _weight_map(directory / SHARDS)
-    if absent := sorted(shards.keys() - stored):
-        files = listed(sorted({shards[name] for name in absent}))
-        raise InputError(
-            f"{directory}: by {SHARDS}, {listed(absent)} should be in {files}, but is not: the "
-            "files are from different models or versions; fetch all again"
-        )
-
-
 def _shards(index: Path) -> list[Path]:
     """Files that an index names; raises for a path outside its folder."""
     entry = f"{index}: weight_map"
-    names = sorted(set(_weight_map(index).values()))
+    stored = read_json(index, remedy="fetch it again", largest=_LARGEST_INDEX)
+    weight_map = from_json(dict[str, str], stored.get("weight_map"), where=entry)
+    names = sorted(set(weight_map.values()))
     if not names:
         raise InputError(f"{entry} names no files")
     paths = [n for n in names if not n.isprintable() or n != Path(n).name or "\\" in n]
