@@ -116,8 +116,8 @@ def true_positions(
     """Positions that follow from the documents, `[axes, batch, n]`; 0 at padding.
 
     In each axis, the least position of an image is the next one of the text. The text goes on after
-    the largest of all axes. Within an image, positions are as they are given; so is the place in the
-    image at which a document begins that was cut there.
+    the largest of all axes. Within an image, positions are as they are given. A
+    document that begins within an image keeps the place in it.
 
     Args:
         documents: numbers of the documents in whole rows, `[batch, n]`; 0 is padding.
