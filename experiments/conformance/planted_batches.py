@@ -67,6 +67,20 @@ def not_reset(rng):
     return batch | {"positions": running(batch)}
 
 
+def images_not_reset(rng):
+    """Two documents of text, an image of one row and text, whose positions run on."""
+    row, segments, following = [], [], 0
+    for number in (1, 2):
+        before, wide = rng.integers(2, 6, 2)
+        axes = [np.full(wide, following + before)] * 2
+        row += [np.tile(following + np.arange(before), (3, 1))]
+        row += [np.stack([*axes, axes[0] + np.arange(wide)])]
+        row += [np.tile(following + before + wide + np.arange(3), (3, 1))]
+        segments += [number] * (before + wide + 3)
+        following += before + wide + 3
+    return {"positions": np.concatenate(row, axis=1)[:, None], "segments": np.array([segments])}
+
+
 def restarts_in_chunks(rng):
     batch = alone(rng, side="right")
     return batch | {"positions": batch["positions"] % 20}
@@ -220,6 +234,7 @@ FAULTS = (
     Planted("padding counted", "huggingface/transformers#33095", padding_counted),
     Planted("rows alike", "unslothai/unsloth#3795", shared_by_rows),
     Planted("not reset", "huggingface/nanoVLM#201", padding_inside),
+    Planted("not reset", "radixark/miles#1268", images_not_reset, {"axes": 3}),
     Planted("first position", "PrimeIntellect-ai/prime-rl#3466", one_based),
     Planted("first position", "huggingface/sentence-transformers#3879", packed, {"first": 2}),
     Planted(

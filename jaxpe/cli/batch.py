@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def _batches(files: Sequence[Path]) -> Iterator[dict[str, np.ndarray]]:
             try:
                 stored = np.load(file, allow_pickle=False)
                 batch = {name: stored[name] for name in getattr(stored, "files", ())}
-            except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            except Exception as error:  # each way of compressing has errors of its own
                 raise InputError(f"{path} is not an .npz file: {reason(error)}") from error
         if not batch:
             raise InputError(f"{path} has no named arrays: write it with numpy.savez")

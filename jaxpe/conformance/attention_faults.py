@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from jaxpe.conformance.reference import (
 from jaxpe.plans import LayerPlan, simple_plan
 
 _NEAR = 100  # largest position and shift of tokens whose positions are read from the output
+_MANY = 32  # largest number of keys that are read from the output
 _SIDES = (  # masks may count by faulty positions as well
     ("", ("positions", "key_positions")), ("queries: ", ("positions",)),
     ("keys: ", ("key_positions",)), ("queries: ", ("positions", "order")),
@@ -53,7 +55,7 @@ def attention_hypotheses(
     if attention.query is not None:
         for name, text, both in fitted_bases(plan, attention.query, trials, attention.rotated):
             yield Hypothesis(name, f"queries and keys {text}", attention.rotated(both))
-    yield from _observed_positions(attention, trials)
+    yield from _observed(attention, trials)
 
 
 def _after(change: Callable[[Inputs], Inputs], model: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,44 +83,47 @@ def _input_faults(
         same = i.k.shape == i.v.shape
         return i._replace(v=turned(attention.key, i.v, i.key_positions)) if same else i
 
+    def emptied(i: Inputs) -> Inputs:
+        whole = i.q.shape[1] == i.k.shape[1]
+        return i._replace(
+            q=np.where(whole & (np.arange(len(i.q)) > 0)[:, None, None, None], 0, i.q)
+        )
+
     yield "keys and values", "keys and values are exchanged", exchanged
     yield "values rotated", "values are rotated, too", rotated
+    yield "rows", "rows after the first are 0", emptied
     aligned = "the causal mask is aligned at the first key, not at the last"
     for m in range(tokens, 0, -1):
 
         def restarted(i: Inputs, m: int = m) -> Inputs:
             return i._replace(order=_indices(i.order) % m, key_order=_indices(i.key_order))
 
-        def emptied(i: Inputs, first: int = tokens - m) -> Inputs:
-            late = (np.arange(i.q.shape[1]) >= first) & (np.arange(len(i.q)) > 0)[:, None]
-            empty = late[:, :, None, None] & (i.q.shape[1] == i.k.shape[1])
-            return i._replace(q=np.where(empty, 0, i.q))
-
         yield "mask alignment", f"{aligned}, in chunks of {m}" if m < tokens else aligned, restarted
-        yield "rows", f"rows after the first are 0 from token {tokens - m} on", emptied
 
 
-def _observed_positions(attention: Attention, trials: Sequence[Trial]) -> Iterator[Hypothesis]:
-    """Positions that tokens seem to have, read from the output of whole rows."""
+_Reading = tuple[str, str, Callable[[Inputs], np.ndarray]]  # name, sentence, prediction
+
+
+def _observed(attention: Attention, trials: Sequence[Trial]) -> Iterator[Hypothesis]:
+    """Positions that tokens seem to have, and keys that queries seem to see, read from outputs."""
     whole = [
-        one
+        one.numbers()
         for one in trials
-        if one.failed and one.inputs.q.shape[1] == one.inputs.k.shape[1] > 1
+        if one.failed and 1 < one.inputs.q.shape[1] <= one.inputs.k.shape[1] <= _MANY
         and not one.problem and one.inputs.positions.max() < _NEAR
     ]  # fmt: skip
-    for who, both in (("", 1), ("queries: ", 0)):
-        found = {id(one.inputs.q): _shifts(attention, one, both) for one in whole}
-        if not whole or (first := found[id(whole[0].inputs.q)]) is None:
+    readers = [partial(_read_positions, who=who) for who in ("", "queries: ")]
+    readers += [partial(_read_keys, shift=shift) for shift in (0, -1, 1)]
+    for read in readers if whole else ():
+        found = {id(one.inputs.q): read(attention, one) for one in whole}
+        if (first := found[id(whole[0].inputs.q)]) is None:
             continue
 
-        def predict(inputs: Inputs, both: int = both, found: dict = found) -> np.ndarray:
-            shift = found.get(id(inputs.q))
-            if shift is None:
-                return np.full((1, 1, 1, 1), np.nan)
-            return attention(_shifted(inputs, shift, both * shift))
+        def predict(inputs: Inputs, found: dict[int, _Reading | None] = found) -> np.ndarray:
+            reading = found.get(id(inputs.q))
+            return np.full((1, 1, 1, 1), np.inf) if reading is None else reading[2](inputs)
 
-        name, text = _positions_text(whole[0].inputs, first)
-        yield Hypothesis(name, f"{who}{text}", predict)
+        yield Hypothesis(*first[:2], predict)
 
 
 def _shifted(inputs: Inputs, queries: np.ndarray, keys: np.ndarray) -> Inputs:
@@ -130,12 +135,14 @@ def _shifted(inputs: Inputs, queries: np.ndarray, keys: np.ndarray) -> Inputs:
     )
 
 
-def _shifts(attention: Attention, trial: Trial, both: int) -> np.ndarray | None:
-    """Shift of each token's position that explains its output, `[batch, n]`; None without one.
+def _read_positions(attention: Attention, trial: Trial, who: str) -> _Reading | None:
+    """Position of each token that explains its output, of its query, or of its key as well.
 
-    Tokens are taken in order: the shift of a token changes its query, and if `both` is 1 its key.
+    Tokens are taken in order: the shift of a token changes its query, and its key if `who` is "".
     """
-    inputs, shift = trial.inputs, np.zeros(trial.inputs.q.shape[:2], int)
+    inputs, shift, both = trial.inputs, np.zeros(trial.inputs.q.shape[:2], int), not who
+    if inputs.q.shape[1] != inputs.k.shape[1]:
+        return None
     near = np.array(sorted(range(-int(inputs.positions.max()), _NEAR), key=abs))
     for row, token in np.argwhere(trial.counted[:, :, 0, 0]):
         many = [np.broadcast_to(x[row], (len(near), *x.shape[1:])) for x in inputs[:-1]]
@@ -147,11 +154,6 @@ def _shifts(attention: Attention, trial: Trial, both: int) -> np.ndarray | None:
         if error.min() > trial.tolerance.max():
             return None
         shift[row, token] = near[np.argmax(error <= trial.tolerance.max())]
-    return shift
-
-
-def _positions_text(inputs: Inputs, shift: np.ndarray) -> tuple[str, str]:
-    """Name and sentence of the positions that tokens seem to have."""
     row = int(np.argmax(np.any(shift != 0, axis=1)))
     first = int(np.argmax(shift[row] != 0))
     right = inputs.positions.reshape(*shift.shape, -1)[row, :, 0]
@@ -159,7 +161,66 @@ def _positions_text(inputs: Inputs, shift: np.ndarray) -> tuple[str, str]:
     name = "position order" if np.array_equal(np.sort(used), np.sort(right)) else "positions"
     listed, wanted = (", ".join(map(str, one[first : first + 4])) for one in (used, right))
     where = "" if shift[:, first].all() else f"row {row}, "
-    return name, f"{where}from token {first} on, positions are {listed}, …; wanted {wanted}, …"
+    text = f"{who}{where}from token {first} on, positions are {listed}, …; wanted {wanted}, …"
+    return name, text, lambda inputs: attention(_shifted(inputs, shift, both * shift))
+
+
+def _read_keys(attention: Attention, trial: Trial, shift: int) -> _Reading | None:
+    """Keys that each query seems to see, with other positions from the first wrong token on.
+
+    The output o of a query is Σ c_j e_j v_j / Σ c_j e_j, with exponentials e of the logits and
+    counts c of the keys. So Σ c_j e_j (v_j − o) = 0 in all entries of all heads, and c is the
+    singular vector of the least singular value.
+    """
+    if attention.sinks is not None or trial.tolerance.max() > 1e-3:
+        return None
+    first, inputs = trial.first, trial.inputs
+    late = [shift * (np.arange(x.shape[1]) >= first)[None] for x in (inputs.q, inputs.k)]
+    shifted = _shifted(inputs, *late)
+    logits, values = attention.logits(shifted), inputs.v[:, :, attention.groups]
+    seen = attention.visible(inputs)
+    counts = seen.astype(float)
+    wrong = (trial.excess(attention(shifted)) > 1).any(axis=(2, 3))
+    for row, token in np.argwhere(wrong):
+        own = np.exp(logits[row, :, token] - logits[row, :, token].max(axis=1, keepdims=True)).T
+        columns = own[..., None] * (values[row] - trial.got[row, token])
+        columns = columns.reshape(len(own), -1)
+        size = own.max(axis=1)
+        least = np.linalg.svd(columns.T, full_matrices=True)[2][-1]
+        strongest = np.argmax(np.abs(least) * size)
+        tried = [most * least / least[strongest] for most in (1, 2)]
+        found = min(tried, key=lambda one: np.abs((one - np.rint(one)) * size).max())
+        counts[row, token] = np.where(size > 1e-3 * size.max(), np.rint(found), seen[row, token])
+        counts[row, token] *= np.abs(trial.got[row, token]).max() > 1e-3  # without keys it is 0
+    if counts.min() < 0 or not wrong.any():
+        return None
+    name, text = _keys_text(attention, seen, counts)
+    if shift:
+        text += f"; positions from there on are 1 too {'large' if shift > 0 else 'small'}"
+    other = attention._replace(counts=lambda _: counts)
+    return name, text, lambda inputs: other(_shifted(inputs, *late))
+
+
+def _keys_text(attention: Attention, seen: np.ndarray, counts: np.ndarray) -> tuple[str, str]:
+    """Name and sentence of the keys that queries seem to see."""
+    kinds = (
+        ("repeated keys", "count twice", counts > 1),
+        ("needless keys", "are seen", (counts > 0) & ~seen),
+        ("lost keys", "are not seen", (counts == 0) & seen),
+    )
+    for name, text, pairs in kinds:
+        if pairs.any():
+            row = int(np.argmax(pairs.any(axis=(1, 2))))
+            tokens = np.flatnonzero(pairs[row].any(axis=1))[:2]
+            each = [f"of token {t}, keys {_listed(np.flatnonzero(pairs[row, t]))}" for t in tokens]
+            windowed = attention.window is not None and name != "repeated keys"
+            return "window" if windowed else name, f"{'; '.join(each)} {text}"
+    return "keys", "other keys are seen"
+
+
+def _listed(numbers: np.ndarray) -> str:
+    shown = ", ".join(map(str, numbers[:4]))
+    return f"{shown}, …" if len(numbers) > 4 else shown
 
 
 def _rotation_faults(plan: LayerPlan, attention: Attention) -> Iterator[Changes]:
@@ -174,6 +235,8 @@ def _rotation_faults(plan: LayerPlan, attention: Attention) -> Iterator[Changes]
     for name, text, faulty in faults:
         yield name, f"queries and keys {text}", {"query": faulty, "key": faulty}
     for name, text, faulty in faults:
+        if name == "precision":  # of both, as they share a table
+            continue
         yield name, f"queries {text}; keys are right", {"query": faulty}
         yield name, f"keys {text}; queries are right", {"key": faulty}
         if name == "rotated twice":

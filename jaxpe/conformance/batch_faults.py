@@ -10,13 +10,15 @@ from jaxpe.conformance.batch_layout import ORDERS, BatchOptions, shard_columns
 
 
 def hypotheses(
-    got: np.ndarray, true: np.ndarray, whole: np.ndarray, columns: np.ndarray, options: BatchOptions
-) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:
+    got: np.ndarray, true: np.ndarray, running: np.ndarray, whole: np.ndarray,
+    columns: np.ndarray, options: BatchOptions,
+) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:  # fmt: skip
     """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, in order.
 
     Args:
         got: positions of one axis, `[batch, n]`.
         true: right positions, `[batch, n]`.
+        running: positions that run on over documents, `[batch, n]`.
         whole: numbers of the documents and right positions of whole rows, `[2, batch, length]`.
         columns: columns of the positions in whole rows, `[batch, n]`.
         options: intended layout.
@@ -38,23 +40,27 @@ def hypotheses(
         size = n if options.shards[2] is not None else n // options.shards[1]
         yield "shard local", "", cells % size + first, True
     counted = np.cumsum(whole[0] > 0, axis=1) + first - 1
-    yield "not reset", "", columns + first, several
-    yield "not reset", "", np.take_along_axis(counted, columns, axis=1), several
+    for other in (running, columns + first, np.take_along_axis(counted, columns, axis=1)):
+        yield "not reset", "", other, several
     yield "padding counted", "", columns + first, (whole[0] == 0).any(axis=1)
     yield "rows alike", "", np.tile(got[:1], (rows, 1)), ~bad[:1]
     shift = np.take_along_axis(got - true, np.argmax(wrong, axis=1)[:, None], axis=1)
     only_first = several & ~(wrong & (documents > 1)).any(axis=1)
     uneven = len(np.unique(shift[bad])) > 1
     yield "continued", "", true + shift, (shift[:, 0] > 0) & (only_first | uneven)
+    new = np.diff(documents, axis=1, prepend=-1) != 0
+    start, restart = (
+        np.maximum.accumulate(np.where(at, cells, 0), axis=1) for at in (new, new | (got == first))
+    )
+    before = np.take_along_axis(got, np.maximum(start - 1, 0), axis=1)  # end of the last document
+    follows = (np.take_along_axis(got, start, axis=1) > before) | (start == 0) | ~wrong
+    late = follows.all(axis=1) & ~(wrong & (documents == 1)).any(axis=1)
+    yield "not reset", "", true + np.take_along_axis(got - true, start, axis=1), late
     yield "first position", f"{first + shift[bad][0, 0]}, not {first}", true + shift, True
     for step, side in ((-1, "next"), (1, "previous")):
         moved, edge = np.roll(true, step, axis=1), min(step, 0)
         moved[:, edge] = got[:, edge]
         yield "shifted", f"to the {side} token", moved, True
-    new = np.diff(documents, axis=1, prepend=-1) != 0
-    start, restart = (
-        np.maximum.accumulate(np.where(at, cells, 0), axis=1) for at in (new, new | (got == first))
-    )
     yield "constant", "", np.take_along_axis(got, start, axis=1), True
     period = max(int(got.max()) + 1 - first, 1)
     yield "chunks", f"of {period:,}", (true - first) % period + first, True
@@ -62,8 +68,9 @@ def hypotheses(
 
 
 def name_rows(
-    got: np.ndarray, true: np.ndarray, whole: np.ndarray, columns: np.ndarray, options: BatchOptions
-) -> dict[int, tuple[str, str]]:
+    got: np.ndarray, true: np.ndarray, running: np.ndarray, whole: np.ndarray,
+    columns: np.ndarray, options: BatchOptions,
+) -> dict[int, tuple[str, str]]:  # fmt: skip
     """Name and detail of the fault of each row with wrong positions; arguments of `hypotheses`.
 
     A hypothesis explains a row if it gives all positions of the documents with a wrong one.
@@ -75,7 +82,7 @@ def name_rows(
     cells = documents + (documents.max() + 1) * np.arange(len(got))[:, None]
     other = ~np.isin(cells, np.unique(cells[wrong]))
     named: dict[int, tuple[str, str]] = {}
-    for name, detail, expected, possible in hypotheses(got, true, whole, columns, options):
+    for name, detail, expected, possible in hypotheses(got, true, running, whole, columns, options):
         explained = ((expected == got) | other).all(axis=1) & possible & wrong.any(axis=1)
         for row in np.flatnonzero(explained).tolist():
             named.setdefault(row, (name, detail))

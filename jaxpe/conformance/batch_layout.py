@@ -116,7 +116,8 @@ def true_positions(
     """Positions that follow from the documents, `[axes, batch, n]`; 0 at padding.
 
     In each axis, the least position of an image is the next one of the text. The text goes on after
-    the largest of all axes. Within an image, positions are as they are given.
+    the largest of all axes. Within an image, positions are as they are given. A
+    document that begins within an image keeps the place in it.
 
     Args:
         documents: numbers of the documents in whole rows, `[batch, n]`; 0 is padding.
@@ -126,7 +127,8 @@ def true_positions(
     """
     result = np.zeros((len(got), *documents.shape), np.int64)
     for row, numbers in enumerate(documents):
-        ends = np.flatnonzero(np.diff(numbers * 2 + vision[row])) + 1
+        bounds = numbers if options.resets else numbers > 0
+        ends = np.flatnonzero(np.diff(bounds * 2 + vision[row])) + 1
         following, before = options.first, 0
         for part in np.split(np.arange(len(numbers)), ends):
             if not (number := numbers[part[0]]):
@@ -136,10 +138,31 @@ def true_positions(
                 following = max(options.first, got[0, row, part[0]] if unknown_start else 0)
             own = np.arange(len(part))[None]
             if vision[row, part[0]]:
-                own = got[:, row, part] - got[:, row, part].min(axis=1, keepdims=True)
+                cut = part[0] > 0 and vision[row, part[0] - 1]
+                own = got[:, row, part]
+                own = own - (own.min() if cut else own.min(axis=1, keepdims=True))
             result[:, row, part] = following + own
             following, before = following + own.max() + 1, number
     return result
+
+
+def image_tokens(positions: np.ndarray, first: int = 0) -> np.ndarray:
+    """Tokens that positions `[3, batch, n]` tell to be of images, bool `[batch, n]`.
+
+    Axes differ within an image. Tokens with equal axes are of its text if they are larger than all
+    positions before, or restart at `first`. An image begins with equal axes, which then stay least.
+
+    >>> image_tokens(np.array([[[0, 1, 1, 1, 3]], [[0, 1, 1, 2, 3]], [[0, 1, 2, 1, 3]]])).tolist()
+    [[False, True, True, True, False]]
+    """
+    time, least = positions[0], positions.min(axis=0)
+    inside = (positions != time).any(axis=0)
+    back = time[:, 1:] <= np.maximum.accumulate(positions.max(axis=0), axis=1)[:, :-1]
+    for token in range(1, time.shape[1]):
+        stays = back[:, token - 1] & (time[:, token] != first)
+        inside[:, token] |= inside[:, token - 1] & stays
+    inside[:, :-1] |= inside[:, 1:] & (least[:, 1:] == time[:, :-1])
+    return inside
 
 
 def shard_columns(documents: np.ndarray, shards: Shards | None) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Checks of training batches: positions, padding, documents, masks, losses and what is trained."""
 
+import dataclasses
 import itertools
 import tomllib
 from collections import Counter
@@ -14,6 +15,7 @@ from jaxpe.conformance.arrays import to_numpy
 from jaxpe.conformance.batch_faults import name_rows
 from jaxpe.conformance.batch_layout import (
     BatchOptions,
+    image_tokens,
     number_documents,
     shard_columns,
     true_positions,
@@ -37,8 +39,10 @@ class _Batch(NamedTuple):
     positions: np.ndarray  # [axes, batch, n], rounded to integers
     true: np.ndarray  # [axes, batch, n]
     whole: np.ndarray  # [axes, batch, length], right positions
+    running: np.ndarray  # [axes, batch, n], positions that run on over documents
     columns: np.ndarray  # [batch, n], of the positions in whole rows
     documents: np.ndarray  # [batch, length]
+    guessed: bool  # whether positions told which tokens are of images
     told: str  # what told the documents
     carries: np.ndarray  # [batch, length], queries with loss
     shifted: bool  # whether labels were the ids of their own tokens
@@ -110,7 +114,7 @@ def check_batches(
             found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
             continue
         form = _form(given, intended)
-        told.add(form.told)
+        told |= {form.told, "images"} if form.guessed else {form.told}
         for check, size, rows in _checks(form, intended):
             compared[check] += size
             for name, detail, lead, wrong in rows:
@@ -133,6 +137,8 @@ def check_batches(
     if "positions" in told:
         needs = "needs segments, or ids with `eos` or `bos`"
         skipped.append(Check("resets", "not checked", needs))
+    if "images" in told:
+        skipped.append(Check("images", "not checked", "tokens whose axes differ; pass `vision`"))
     if "ids without padding" in told:
         why = "tokens of one id and one position; if they are padding, pass `pad` or a mask"
         skipped.append(Check("ends of rows", "not checked", why))
@@ -221,13 +227,17 @@ def _form(given: Mapping[str, np.ndarray], options: BatchOptions) -> _Batch:
     columns, vision = shard_columns(documents, options.shards), given.get("vision")
     if options.shards and (vision is not None or options.continued):
         raise InputError("`shards` go without images and `continued`: check whole rows")
+    guessed = options.axes is not None and vision is None and not options.shards
+    if guessed:
+        vision = image_tokens(positions[-3:], options.first)
     vision = np.zeros(rows, bool) if vision is None else vision.astype(bool)
     of_text = int(options.axes == 4)  # the first of four axes numbers patches as tokens
     parts = ((positions[:of_text], vision & False), (positions[of_text:], vision))
-    whole = np.concatenate(
-        [true_positions(documents, x, seen, options) for x, seen in parts if len(x)]
+    whole, running = (
+        np.concatenate([true_positions(documents, x, seen, one) for x, seen in parts if len(x)])
+        for one in (options, dataclasses.replace(options, resets=False))
     )
-    true = np.take_along_axis(whole, np.broadcast_to(columns, (len(whole), *columns.shape)), axis=2)
+    true, running = (np.take_along_axis(x, columns[None], axis=2) for x in (whole, running))
     labels, ids, carries = given.get("labels"), given.get("ids"), documents > -1
     shifted = labels is not None and ids is not None and (labels == ids)[labels >= 0].all()
     if labels is not None:
@@ -236,8 +246,9 @@ def _form(given: Mapping[str, np.ndarray], options: BatchOptions) -> _Batch:
         given, carries = {**given, "labels": labels}, labels >= 0
     carries = carries & (given.get("weights", carries) > 0)
     return _Batch(
-        given, exact, positions, true, whole, columns, documents, told, carries, bool(shifted)
-    )
+        given, exact, positions, true, whole, running, columns, documents,
+        guessed and bool(vision.any()), told, carries, bool(shifted),
+    )  # fmt: skip
 
 
 def _checks(form: _Batch, options: BatchOptions) -> Iterator[tuple[str, int, Iterable[_Found]]]:
@@ -286,7 +297,8 @@ def _wrong_positions(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
     wrong = (form.positions != form.true) & text
     for k, (got, true) in enumerate(zip(form.positions, form.true, strict=True)):
         whole = np.stack([form.documents, form.whole[k]])
-        for row, fault in name_rows(got, true, whole, form.columns, options).items():
+        running = form.running[k]
+        for row, fault in name_rows(got, true, running, whole, form.columns, options).items():
             other = got[row] != form.positions[k - 1, row] if k else text[row]
             if k and not wrong[k - 1, row].any() and other[wrong[k, row]].all():
                 fault = ("axes differ", "")

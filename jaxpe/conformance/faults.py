@@ -1,5 +1,6 @@
 """Known faults of rotations and positions, as what each does to the reference."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxpe.conformance.diagnosis import Hypothesis, Trial
-from jaxpe.conformance.reference import Rotation, entry_pairs, section_axes
+from jaxpe.conformance.reference import STEPS, Rotation, entry_pairs, section_axes
 from jaxpe.plans import LayerPlan
 
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -18,7 +19,7 @@ PositionFault = tuple[str, str, Callable[[np.ndarray], Any]]  # name, sentence, 
 
 def rotation_faults(plan: LayerPlan, rotation: Rotation) -> list[tuple[str, str, Rotation]]:
     """Name, predicate of the heads, and rotation of each fault; some may be no fault of a plan."""
-    tables = (_pairing_faults, _part_faults, _frequency_faults, _axis_faults)
+    tables = (_pairing_faults, _part_faults, _frequency_faults, _rounding_faults, _axis_faults)
     return [
         (name, text, rotation._replace(**changes))
         for table in tables
@@ -101,11 +102,16 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     unscaled = np.stack([plan.unscaled] * 2, 1) if len(plan.unscaled) == half else own
     ratio = own / unscaled
     slowest = unscaled * ratio.min()
-    rounded = {name: own.astype(low).astype(float) for name, low in _LOW.items()}
     exponents = np.repeat(-2 * np.arange(half)[:, None] / turning, 2, 1)
     lack = f"lack a right attention factor: {factor:.4g} on cos and sin"
     linear = f"have linear scaling, all frequencies divided by {1 / ratio.min():.4g}; wanted {kind}"
+    longer = plan.reach > plan.trained
+    sides = f"longer than {plan.trained:,}", f"of up to {plan.trained:,} positions"
+    swapped = "have the list of texts {}; wanted that of texts {}".format(*sides[:: 1 - 2 * longer])
+    swapped += " (this text has just so many)" * (plan.reach == plan.trained)
     rows = [
+        *([("scaling", swapped, np.stack([plan.other_list] * 2, 1), factor)]
+          if len(plan.other_list) == half else ()),
         ("attention factor", f"{lack} is absent", own, 1.0),
         ("attention factor", f"{lack} applies twice", own, factor**2),
         ("attention factor", f"{lack} divides", own, 1 / factor),
@@ -121,14 +127,25 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
         ("frequency order", "have the frequencies in reverse order", own[::-1], factor),
         ("rotated twice", "are rotated twice: all frequencies are doubled", own * 2, factor**2),
         ("not rotated", "are not rotated", own * 0, 1.0),
-        *(("precision", f"have frequencies rounded to {name}", low, factor)
-          for name, low in rounded.items()),
     ]  # fmt: skip
-    low = [(f"{text} {name}", {field: dtype}) for name, dtype in _LOW.items() for field, text in (
-        ("phase_dtype", "have phases computed in"), ("table_dtype", "have cos and sin rounded to"),
-    )]  # fmt: skip
-    changed = [(name, text, {"frequencies": f, "factor": by}) for name, text, f, by in rows]
-    return [*changed, *(("precision", text, changes) for text, changes in low)]
+    return [(name, text, {"frequencies": f, "factor": by}) for name, text, f, by in rows]
+
+
+def _rounding_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
+    """Steps of the rotation that are rounded, few first; frequencies may be computed so as well."""
+    counts = range(1, len(STEPS) + 1)
+    steps = [some for count in counts for some in itertools.combinations(STEPS, count)]
+    rows: list[Changes] = []
+    for some, (name, low) in itertools.product(steps[1:], _LOW.items()):  # positions: see below
+        changes = {"low": low, "rounded": some}
+        rows.append(("precision", f"have {', '.join(some)} rounded to {name}", changes))
+        exponents = np.arange(0, plan.turning, 2).astype(low) / low(plan.turning)
+        with np.errstate(all="ignore"):  # float16 ends at 65,504
+            computed = (1 / low(plan.base) ** exponents).astype(float)
+        if "frequencies" in some and len(computed) == len(rotation.frequencies):
+            changes = {**changes, "frequencies": np.stack([computed] * 2, 1)}
+            rows.append(("precision", f"have {', '.join(some)} computed in {name}", changes))
+    return rows
 
 
 # Largest position, halfwidth of ln θ and number of bases of each round of `fitted_bases`: far

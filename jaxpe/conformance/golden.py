@@ -12,7 +12,7 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file
 from jaxpe._core.results import npz_bytes
-from jaxpe.conformance.reference import Rotation, plan_rotation
+from jaxpe.conformance.reference import STEPS, Rotation, plan_rotation
 from jaxpe.plans import LayerPlan, RopeOptions
 from jaxpe.plans.job import read_plans
 
@@ -102,7 +102,8 @@ def _group(plan: LayerPlan, text: str, text_positions: list[int]) -> dict[str, A
     }
     vectors = _vectors(plan, rotation, scale, inputs)
     exact = rotation.cos_sin(inputs["positions"])
-    low = rotation._replace(phase_dtype=np.float32).cos_sin(inputs["positions"])
+    in_float32 = rotation._replace(low=np.float32, rounded=STEPS[:3])
+    low = in_float32.cos_sin(inputs["positions"])
     return {
         **stated, "text": text, "scale": scale, **inputs, "float64": vectors,
         "float32": {name: value.astype(np.float32) for name, value in vectors.items()},

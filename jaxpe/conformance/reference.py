@@ -14,6 +14,9 @@ from jaxpe.plans import LayerPlan, QueryScaling
 Bias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+STEPS = ("positions", "frequencies", "phases", "cos and sin")  # of a rotation, each may round
+
+
 class Rotation(NamedTuple):
     """Rotation of pairs of entries of a head.
 
@@ -24,8 +27,8 @@ class Rotation(NamedTuple):
         factor: factor on cos and sin.
         written: entries that the rotated pairs are written to; None for the same entries.
         signs: signs of sin in the first and the second entry.
-        phase_dtype: type that positions, frequencies and their products are rounded to.
-        table_dtype: type that cosines and sines are rounded to.
+        low: floating-point type of the steps in `rounded`.
+        rounded: steps that are rounded, of `STEPS`.
     """
 
     pairs: np.ndarray
@@ -34,8 +37,8 @@ class Rotation(NamedTuple):
     factor: float = 1.0
     written: np.ndarray | None = None
     signs: tuple[int, int] = (-1, 1)
-    phase_dtype: type = np.float64
-    table_dtype: type = np.float64
+    low: type = np.float64
+    rounded: tuple[str, ...] = ()
 
     def cos_sin(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines, with the factor, `[..., half, 2]`.
@@ -43,14 +46,16 @@ class Rotation(NamedTuple):
         Args:
             positions: positions, `[...]`, or `[..., axes]` for a plan with sections.
         """
-        exact, low = np.float64, self.phase_dtype
+
+        def step(name: str, values: np.ndarray) -> np.ndarray:
+            values = values.astype(np.float64, copy=False)
+            return values.astype(self.low).astype(np.float64) if name in self.rounded else values
+
         axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
         by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
-        kept = {"copy": False}  # an array of the wanted type
-        phases = by_entry.astype(exact).astype(low, **kept) * self.frequencies.astype(low, **kept)
-        phases = phases.astype(exact, **kept)
-        tables = (self.factor * f(phases) for f in (np.cos, np.sin))
-        cos, sin = (one.astype(self.table_dtype, **kept).astype(exact, **kept) for one in tables)
+        frequencies = step("frequencies", self.frequencies)
+        phases = step("phases", step("positions", by_entry) * frequencies)
+        cos, sin = (step("cos and sin", self.factor * f(phases)) for f in (np.cos, np.sin))
         return cos, sin
 
     def __call__(self, inputs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -213,6 +218,8 @@ class Attention(NamedTuple):
         query_scaling: factor on queries by position.
         documents: whether documents are masked from each other.
         padding: whether padding is masked.
+        counts: how often each query sees each key, `[batch, n_q, n_k]`, from the inputs; None for
+            once, where the fields above allow it.
     """
 
     query: Rotation | None
@@ -229,6 +236,7 @@ class Attention(NamedTuple):
     query_scaling: QueryScaling | None = None
     documents: bool = True
     padding: bool = True
+    counts: Callable[[Inputs], np.ndarray] | None = None
 
     def rotated(self, rotation: Rotation | None) -> "Attention":
         """Attention with another rotation of queries and keys."""
@@ -236,12 +244,19 @@ class Attention(NamedTuple):
 
     def __call__(self, inputs: Inputs) -> np.ndarray:
         """Output softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`; 0 if no key is seen."""
-        values = inputs.v[:, :, self.groups[inputs.heads]]
-        output = self.weights(inputs) @ values.transpose(0, 2, 1, 3)
-        return output.transpose(0, 2, 1, 3)
+        seen = self.visible(inputs) if self.counts is None else self.counts(inputs)
+        with np.errstate(divide="ignore"):
+            logits = self.logits(inputs) + np.log(seen, dtype=np.float64)[:, None]
+        sinks = np.full(len(self.groups), -np.inf) if self.sinks is None else self.sinks
+        sinks = np.asarray(sinks, np.float64)[inputs.heads][:, None, None]
+        top = np.maximum(np.maximum(logits.max(axis=-1, keepdims=True), sinks), -1e300)
+        weights = np.exp(logits - top)
+        total = weights.sum(axis=-1, keepdims=True) + np.exp(sinks - top)
+        values = inputs.v[:, :, self.groups[inputs.heads]].transpose(0, 2, 1, 3)
+        return (weights / np.maximum(total, 1e-300) @ values).transpose(0, 2, 1, 3)
 
-    def weights(self, inputs: Inputs) -> np.ndarray:
-        """Shares of the values in the output, `[batch, heads, n_q, n_k]`."""
+    def logits(self, inputs: Inputs) -> np.ndarray:
+        """Logits of all pairs, also of those that a mask leaves out, `[batch, heads, n_q, n_k]`."""
         heads = inputs.heads
         q = turned(self.query, inputs.q[:, :, heads], inputs.positions)
         k = turned(self.key, inputs.k[:, :, self.groups[heads]], inputs.key_positions)
@@ -252,15 +267,7 @@ class Attention(NamedTuple):
         logits = self.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
         if self.bias is not None:
             logits = logits + self.bias(inputs.positions, inputs.key_positions)[:, heads]
-        if self.softcap:
-            logits = self.softcap * np.tanh(logits / self.softcap)
-        logits = np.where(self.visible(inputs)[:, None], logits, -np.inf)
-        sinks = np.full(len(self.groups), -np.inf) if self.sinks is None else self.sinks
-        sinks = np.asarray(sinks, np.float64)[heads][:, None, None]
-        top = np.maximum(np.maximum(logits.max(axis=-1, keepdims=True), sinks), -1e300)
-        weights = np.exp(logits - top)
-        total = weights.sum(axis=-1, keepdims=True) + np.exp(sinks - top)
-        return weights / np.maximum(total, 1e-300)
+        return self.softcap * np.tanh(logits / self.softcap) if self.softcap else logits
 
     def visible(self, inputs: Inputs) -> np.ndarray:
         """Keys that each query sees, `[batch, n_q, n_k]`."""

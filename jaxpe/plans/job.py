@@ -65,7 +65,17 @@ class RopeConfig(NamedTuple):
         result = program_result(reader, self.configuration, groups, length)
         if result.problem is not None:
             raise InputError(f"{reader.name} refuses {self.configuration.source}: {result.problem}")
-        return _plans(self.configuration.models, groups, result, length)
+        plans = _plans(self.configuration.models, groups, result, length)
+        original = max((one.trained for one in plans if one.rope_type == "longrope"), default=0)
+        if not original:
+            return plans
+        length = original if length > original else original + 1  # the other list of LongRoPE
+        result = program_result(reader, self.configuration, groups, length)
+        others = _plans(self.configuration.models, groups, result, length)
+        return tuple(
+            one._replace(other_list=other.frequencies) if one.rope_type == "longrope" else one
+            for one, other in zip(plans, others, strict=True)
+        )
 
 
 def read_config(

@@ -57,6 +57,7 @@ class LayerPlan(NamedTuple):
         frequencies: ω_k of the rotated entries in radians per position, for the longest text,
             `[turning / 2]`; for axial layers one array per axis.
         unscaled: ω_k before scaling.
+        other_list: ω_k of the other list of LongRoPE, of shorter or longer texts; empty for others.
         trained: number of training positions before scaling, at most the window.
         reach: number of positions of the longest text, at most the window.
         never_round: number of frequencies that never complete a rotation in `trained` positions,
@@ -91,6 +92,7 @@ class LayerPlan(NamedTuple):
     query_scaling: QueryScaling | None = None
     frequencies: np.ndarray | tuple[np.ndarray, ...] = np.zeros(0)
     unscaled: np.ndarray = np.zeros(0)
+    other_list: np.ndarray = np.zeros(0)
     trained: int = 0
     reach: int = 0
     never_round: int = 0

@@ -68,6 +68,23 @@ def test_damaged_files_are_one_line(command, tmp_path, content):
     assert "batch.npz" in err
 
 
+@pytest.mark.parametrize("change", ["method", "data"])
+def test_archives_that_cannot_be_unpacked_are_one_line(command, tmp_path, change):
+    path = tmp_path / "batch.npz"
+    np.savez_compressed(path, positions=np.tile(np.arange(40), (9, 1)))
+    content = bytearray(path.read_bytes())
+    if change == "method":  # 99, in both headers
+        for signature, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+            content[content.index(signature) + at] = 99
+    else:
+        start = content.index(b"positions.npy") + 40
+        content[start : start + 40] = b"\xff" * 40
+    path.write_bytes(content)
+    code, out, err = command("batch", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "batch.npz" in err
+
+
 def test_other_arrays_are_one_line(command, file, tmp_path):
     np.save(tmp_path / "one.npy", np.arange(3))
     for path in (tmp_path / "one.npy", tmp_path / "none.npz", file(ids=[[1, 2]])):

@@ -205,6 +205,57 @@ def test_images_of_mrope():
     assert names(check_batch(wrong, vision=vision, axes=3)) == {"axes differ"}
 
 
+def row_of_images(*, running=False):
+    """Three documents with images in a row; each restarts, or starts after the one before."""
+    parts, following = [], 0
+    for before, high, wide, after in ((4, 2, 3, 3), (2, 3, 3, 4), (0, 2, 2, 2)):
+        image = np.stack([np.zeros(high * wide, int), *np.indices((high, wide)).reshape(2, -1)])
+        texts = [np.tile(np.arange(n), (3, 1)) for n in (before, after)]
+        part = [texts[0], image + before, texts[1] + before + max(high, wide)]
+        parts.append(np.concatenate(part, axis=1) + following)
+        following = parts[-1].max() + 1 if running else 0
+    positions = np.concatenate(parts, axis=1)[:, None]
+    return positions, np.repeat([1, 2, 3], [part.shape[1] for part in parts])[None]
+
+
+def test_images_are_told_by_positions_where_no_array_marks_them():
+    for positions in (image_rows()[0], row_of_images()[0]):
+        result = check_batch(positions, axes=3)
+        assert_passed(result)
+        assert {c.name: c.status for c in result.checks}["images"] == "not checked"
+
+
+@pytest.mark.parametrize("axes", [3, 4])
+def test_packed_images_that_run_on_are_not_reset(axes):
+    (right, segments), (positions, _) = row_of_images(), row_of_images(running=True)
+    text = np.arange(positions.shape[2])
+    if axes == 4:
+        restarted = np.concatenate([text[: np.sum(segments == k)] for k in (1, 2, 3)])
+        right = np.concatenate([restarted[None, None], right])
+        positions = np.concatenate([text[None, None], positions])
+    assert_passed(check_batch(right, segments=segments, axes=axes))
+    assert names(check_batch(positions, segments=segments, axes=axes)) == {"not reset"}
+    by_column = right.copy()  # documents start at their columns, though images take fewer
+    by_column += np.repeat(
+        [0, *np.flatnonzero(np.diff(segments)) + 1], np.bincount(segments[0])[1:]
+    )
+    assert names(check_batch(by_column, segments=segments, axes=axes)) == {"not reset"}
+    assert names(check_batch(right + 1, segments=segments, axes=axes)) == {"first position"}
+
+
+def test_segments_cut_from_one_document_with_an_image():
+    positions, _ = row_of_images()
+    positions = positions[:, :, :13]  # the image has tokens 4 to 9
+    segments = np.repeat([1, 2, 3, 4, 5], [3, 3, 2, 2, 3])[None]
+    known = {"segments": segments, "axes": 3}
+    for vision in ({}, {"vision": image_rows()[1]}):
+        assert_passed(check_batch(positions, **known, **vision, resets=False))
+        pieces = [positions[:, :, segments[0] == k] for k in range(1, 6)]
+        restarted = np.concatenate([one - one.min() for one in pieces], axis=2)
+        assert_passed(check_batch(restarted, **known, **vision))
+        assert names(check_batch(positions, **known, **vision)) == {"not reset"}
+
+
 def test_positions_may_run_on_or_continue_if_that_is_meant():
     segments = [[1, 1, 2, 2, 2], [3, 3, 3, 4, 4]]
     assert_passed(check_batch([[0, 1, 2, 3, 4]] * 2, segments=segments, resets=False))

@@ -19,7 +19,6 @@ from experiments.conformance.right import IMPLEMENTATIONS
 UNNAMED = {
     "half of the rotary part",
     "halves of queries and keys crossed",
-    "window of the chunk",
 }
 
 

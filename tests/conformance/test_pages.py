@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import flax
 import pytest
+from flax import nnx
 
 from jaxpe import conformance
 from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
@@ -19,6 +21,7 @@ from tests.test_readme import as_a_reader
 DOCS = Path(__file__).parents[2] / "docs"
 CHECKS = sorted((DOCS / "checks").glob("*.md"))
 PAGES = {path.relative_to(DOCS).as_posix(): path for path in (DOCS / "conformance.md", *CHECKS)}
+OPENING = re.compile(r"```python3\n(rope = .*?)```\n\n(?P<shown>```text\n.*?```)", re.DOTALL)
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n(?P<shown>```text\n.*?```))?", re.DOTALL)
 
 
@@ -47,6 +50,26 @@ def without_rounding(text):
 def test_pages_print_what_they_show(page, tmp_path):
     for match, output in printed(PAGES[page].read_text("utf-8"), tmp_path):
         assert without_rounding(output) == without_rounding(match["shown"])
+
+
+FIRST_WITH_ROPE, LAST_WITH_FAULT = (0, 12, 9), (0, 12, 12)  # versions of Flax
+
+
+def test_rope_of_flax_forgets_the_position_of_a_decoded_query():
+    """The opening of the page, as each version of Flax that has `nnx.RoPE` runs it."""
+    version = tuple(int(part) for part in flax.__version__.split(".")[:3])
+    assert hasattr(nnx, "RoPE") == (version >= FIRST_WITH_ROPE)
+    if version < FIRST_WITH_ROPE:
+        pytest.skip(f"Flax {flax.__version__} has no nnx.RoPE; 0.12.9 is the first with it")
+    text = PAGES["conformance.md"].read_text("utf-8")
+    code, opening = BLOCK.search(text)[1], OPENING.search(text)
+    output = io.StringIO()
+    with as_a_reader(), contextlib.redirect_stdout(output):
+        exec(compile(code + opening[1], "page", "exec"), {})
+    found = f"```text\n{output.getvalue().rstrip()}\n```"
+    if version > LAST_WITH_FAULT and ": passed" in found:
+        pytest.fail(f"Flax {flax.__version__} has mended it: say so on the page, and in this test")
+    assert without_rounding(found) == without_rounding(opening["shown"])
 
 
 def test_every_check_has_a_page_in_the_index():

@@ -34,7 +34,6 @@ from jaxpe.analysis.inspections import (
     key_measures,
     usual_range,
 )
-from jaxpe.conformance.monitor import _shares_and_sinks
 from jaxpe.plans import Finding, RopeOptions
 from jaxpe.plans.checks import Case, length_codes, model_codes
 from jaxpe.plans.job import read_plans
@@ -283,16 +282,6 @@ def trend_text(**fields: Any) -> str:
 def curve(*losses: float) -> str:
     history = [{"step": k, "eval/loss": loss} for k, loss in enumerate(losses)]
     return training_figures._curves_title(history).split(",")[0].removeprefix("Held-out loss ")
-
-
-def alarmed(weight: float, queries: int) -> bool:
-    """Whether a key is a sink to which so many of 40 queries give this weight."""
-    n = 41
-    weights = np.zeros((1, 1, n, n))
-    weights[..., 1 : queries + 1, 0] = weight
-    weights[..., range(n), range(n)] += 1e-9  # of the key at itself, which has no vote
-    visible, places = np.ones((1, n, n), bool), np.arange(n)[None]
-    return bool(_shares_and_sinks(weights, places, slice(None), visible)["sinks/heads"])
 
 
 def moves(n: int, most: int | None) -> set[str]:
@@ -597,10 +586,6 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
             **{0.0: "1 second", 1.0: "1 second", below(120.0): "120 seconds"},
             **{120.0: "2 minutes", below(7200.0): "120 minutes", 7200.0: "2 hours"},
         },
-    ),
-    "an alarm of the monitor": (
-        lambda case: alarmed(*case),
-        {(above(10 / 41), 21): True, (above(10 / 41), 20): False, (10 / 41, 21): False},
     ),
     "shifted and doubled positions": (
         lambda case: moves(*case),
