@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxpe.plans.checks import Case
-from jaxpe.plans.comparison import SAME, largest_ratio
+from jaxpe.plans.comparison import SAME
 from jaxpe.plans.families import REMOTE_CODE, auto_class, part_types, vendor_value
 from jaxpe.plans.fields import ORIGINAL
 from jaxpe.plans.layers import UNSCALED, layer_groups
-from jaxpe.plans.programs.base import Reader
-from jaxpe.plans.programs.facts import program_facts
-from jaxpe.plans.programs.table import choose_readers
+from jaxpe.plans.programs.base import Program
+from jaxpe.plans.programs.table import choose_programs
 from jaxpe.plans.programs.transformers import group_label
 from jaxpe.plans.result import LayerPlan, Recipe
 
@@ -75,42 +74,19 @@ def recipes(case: Case) -> tuple[Recipe, ...]:
 def _verified_recipe(
     goal: _Goal, program: str, text: str, changed: Mapping[str, Any]
 ) -> Recipe | None:
-    """Recipe, named after the versions of the program that compute the goal with it, if any do."""
-    form = goal.case.configuration.form
+    """Recipe, if the program computes the goal with it; a file is for the newest transformers."""
     file = program == "config.json"
-    readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
-    right = [one.name for one in readers if text and _agrees(goal, one, changed)]
-    name = program if len(right) == len(readers) else ", ".join(right)
-    note = _version_note(goal, changed) if name == "transformers 4" else ""
-    return Recipe(name, text, note) if right else None
+    rules, *_ = choose_programs(None if file else program, goal.case.configuration.form)
+    right = text and _agrees(goal, rules, changed)
+    return Recipe(program if file else rules.name, text) if right else None
 
 
-def _version_note(goal: _Goal, changed: Mapping[str, Any]) -> str:
-    """First version 4 that reads L0 in the entry, and what those before it compute instead."""
-    reader, *_ = choose_readers("transformers 4", goal.case.configuration.form)
-    unread = {**changed, _OLD: {**changed[_OLD], ORIGINAL: None}}
-    index = goal.case.analysis.groups.index(goal.widest)
-    new, old = (
-        goal.case.changed_result(reader, one, goal.length).readings[index].frequencies
-        for one in (changed, unread)
-    )
-    differ = sum(not math.isclose(a, b, rel_tol=SAME) for a, b in zip(old, new, strict=True))
-    if not differ:
-        return ""
-    ratio = math.exp(abs(math.log(largest_ratio(old, new))))
-    facts = program_facts("transformers")["original_read"]
-    return (
-        f"{facts['since']} or later: {facts['before']} start YaRN from max_position_embeddings, "
-        f"which changes {differ} of {len(new)} frequencies by up to {ratio:.3g} times"
-    )
-
-
-def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
+def _agrees(goal: _Goal, program: Program, changed: Mapping[str, Any]) -> bool:
     """Whether a program computes the goal from the changed file."""
-    result = goal.case.changed_result(reader, changed, goal.length)
-    readings = zip(result.readings, goal.case.analysis.groups, strict=False)
+    result = goal.case.changed_result(program, changed, goal.length)
+    numbers = zip(result.numbers, goal.case.analysis.groups, strict=False)
     agrees = not result.problem and result.longest >= goal.length
-    for one, plan in readings:
+    for one, plan in numbers:
         scaled = _is_scaled(goal, plan)
         kind = "yarn" if scaled else plan.rope_type
         agrees &= one[1:3] == (plan.turns, kind) and one.turning == plan.turning

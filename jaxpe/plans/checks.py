@@ -26,17 +26,15 @@ from jaxpe.plans.families import REMOTE_CODE, thread_names
 from jaxpe.plans.fields import ORIGINAL, Fields, is_finite
 from jaxpe.plans.layers import layer_groups
 from jaxpe.plans.programs.base import (
-    FACTOR_BY_LENGTHS,
     ONE_LIST,
     VERSION_4,
     YARNS,
-    Reader,
+    Program,
     scaling_type,
     yarn_scale,
 )
 from jaxpe.plans.programs.facts import program_facts
-from jaxpe.plans.programs.table import choose_readers
-from jaxpe.plans.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
+from jaxpe.plans.result import SEVERITIES, Finding, GroupNumbers, ProgramResult, RopeAnalysis
 from jaxpe.plans.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
@@ -71,7 +69,7 @@ class Case:
         self.configuration, self.analysis = configuration, analysis
         self.model, self.widest = configuration.models[-1], analysis.widest
         self.name, self.stated = self.model.family.model_type, self.model.fields.stated
-        newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
+        newest = (p for p in analysis.programs if p.name == analysis.numbers_of)
         self.first = next(newest, None) if self.model.has_rules else None
         self.context, self.length = analysis.context, analysis.length
         entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
@@ -88,17 +86,19 @@ class Case:
         value = self.entry.get(name)
         return float(value) if is_finite(value) and value > 0 else None
 
-    def program_with_trait(self, trait: str) -> Program | None:
+    def program_with_trait(self, trait: str) -> ProgramResult | None:
         """First program with a trait that reads the configuration."""
         return next((p for p in self.analysis.accepted_by if trait in p.traits), None)
 
-    def reading(self, program: Program | None) -> Reading | None:
+    def numbers(self, program: ProgramResult | None) -> GroupNumbers | None:
         """Numbers of a program for the layers that reach furthest."""
         if program is None or program.problem or self.widest is None:
             return None
-        return program.readings[self.analysis.groups.index(self.widest)]
+        return program.numbers[self.analysis.groups.index(self.widest)]
 
-    def changed_result(self, reader: Reader, changed: Mapping[str, Any], context: int) -> Program:
+    def changed_result(
+        self, program: Program, changed: Mapping[str, Any], context: int
+    ) -> ProgramResult:
         """Numbers of a program for the file with changed fields of the text model."""
         fields = Fields(
             {**self.stated, **changed}, self.model.family, source=self.model.fields.source
@@ -107,7 +107,7 @@ class Case:
         models = *self.configuration.models[:-1], last
         turning = (one for one in models if one.family.kind != "axial")
         groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
-        return program_result(reader, self.configuration._replace(models=models), groups, context)
+        return program_result(program, self.configuration._replace(models=models), groups, context)
 
     def differences(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
@@ -120,12 +120,12 @@ class Case:
 def program_codes(case: Case) -> Codes:
     """Programs that refuse the configuration, implausible numbers, and keys that no rule uses."""
     problems: dict[str, list[str]] = {}
-    for one in case.analysis.readers:
+    for one in case.analysis.programs:
         if one.problem:
             problems.setdefault(one.problem, []).append(one.name)
     if problems:
         listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
-        code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
+        code = "refused" if case.analysis.programs[0].problem else "refused_by_some"
         yield code, {"listed": listed}
     if case.model.family.since == REMOTE_CODE:  # transformers has no class
         yield "own_code", {}
@@ -160,12 +160,12 @@ def type_codes(case: Case) -> Codes:
 
 def key_codes(case: Case) -> Codes:
     """Keys and entries that the model's class ignores."""
-    family, entry, reading = case.model.family, case.entry, case.reading(case.first)
+    family, entry, numbers = case.model.family, case.entry, case.numbers(case.first)
     stated = scaling_type(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
     if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
         yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
-    if case.parts and reading and not (family.by_kind or family.bases or family.convert):
-        yield "parts_lost", {"parts": ", ".join(case.parts), "base": reading.base}
+    if case.parts and numbers and not (family.by_kind or family.bases or family.convert):
+        yield "parts_lost", {"parts": ", ".join(case.parts), "base": numbers.base}
     kind = family.types.get(case.kind, case.kind)
     kind = "yarn" if kind in YARNS else kind
     if case.first is not None and kind in (*ROPE_TYPES, "default", "mrope"):
@@ -182,30 +182,30 @@ def key_codes(case: Case) -> Codes:
             yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
     share = case.stated.get("partial_rotary_factor")
     unused = isinstance(share, int | float) and share != 1 and not (family.share or family.latent)
-    if unused and reading and reading.rope_type == "default":
-        yield "share_ignored", {"share": share, "turning": reading.turning}
+    if unused and numbers and numbers.rope_type == "default":
+        yield "share_ignored", {"share": share, "turning": numbers.turning}
 
 
 def base_code(case: Case) -> Code | None:
     """Absent base θ: each program uses its default, and the defaults differ."""
-    reading, form = case.reading(case.first), case.configuration.form
+    numbers, form = case.numbers(case.first), case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
     stated = names & {key for key, value in case.stated.items() if value is not None}
-    if reading is None or stated or "rope_theta" in case.entry or form == "options":
+    if numbers is None or stated or "rope_theta" in case.entry or form == "options":
         return None
     field = case.model.family.nested_base
     nested = case.model.fields.number(field)
-    numbers = {"base": reading.base, "field": field, "nested": nested}
+    values = {"base": numbers.base, "field": field, "nested": nested}
     if nested is not None:
-        return None if nested == reading.base else ("base_nested", numbers)
-    code = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
-    return "base_of_gguf_missing" if form == "gguf" else code, numbers
+        return None if nested == numbers.base else ("base_nested", values)
+    code = "base_missing" if math.isclose(numbers.base, 1e4) else "base_of_class_missing"
+    return "base_of_gguf_missing" if form == "gguf" else code, values
 
 
 def version_4_code(case: Case) -> Code | None:
     """Entries in `rope_parameters` alone, which transformers 4 does not read."""
-    old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
+    old, new = case.numbers(case.program_with_trait(VERSION_4)), case.numbers(case.first)
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
     lost = [f"the base is {old.base:,.0f} instead of {new.base:,.0f}"]
@@ -215,16 +215,6 @@ def version_4_code(case: Case) -> Code | None:
     if old.turning != new.turning:
         lost.append(f"{old.turning} entries of a head rotate instead of {new.turning}")
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
-
-
-def factor_code(case: Case) -> Code | None:
-    """YaRN's factor, which transformers up to 4.55 computes from two lengths instead."""
-    program = case.program_with_trait(FACTOR_BY_LENGTHS)
-    old = case.reading(program)
-    if program is None or old is None or old.rope_type != "yarn" or case.factor is None:
-        return None
-    numbers = {"program": program.name, "stated": case.factor, "used": old.factor}
-    return None if _close(old.factor, case.factor) else ("factor_replaced", numbers)
 
 
 def number_codes(case: Case) -> Codes:
@@ -247,16 +237,18 @@ def difference_codes(case: Case) -> Codes:
         yield "turning_differs", {"listed": turns}
     for name, listed in itertools.islice(case.differences("pairing"), 1):
         yield "pairing_differs", {"group": name, "listed": listed}
-    yield from filter(None, (factor_code(case), _frequency_code(case)))
+    yield from filter(None, [_frequency_code(case)])
     reference, others = _others(case, "attention_factor")
-    exact = case.reading(case.first)
+    exact = case.numbers(case.first)
     parts = (
         f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
         for k, v in others.items() if exact
     )  # fmt: skip
-    if others:
-        values = {"reference": reference, "listed": "; ".join(parts), "settings": _settings(case)}
-        yield "attention_factor_differs", values
+    if others and case.first:
+        yield (
+            "attention_factor_differs",
+            {"first": case.first.name, "reference": reference, "listed": "; ".join(parts)},
+        )
     reference, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
     if listed or not _close(reference, 1.0):
@@ -264,8 +256,8 @@ def difference_codes(case: Case) -> Codes:
         yield code, {"reference": reference, "listed": listed}
         if case.name in texts()["own_logit_factor"]["types"] and case.original:
             yield "own_logit_factor", {"reference": reference}
-    readers = [one for one in case.analysis.readers if one.readings and case.first]
-    values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
+    accepting = [one for one in case.analysis.programs if one.numbers and case.first]
+    values = {one.name: max(r.query_factor for r in one.numbers) for one in accepting}
     reference = next(iter(values.values()), 1.0)
     others = {name: value for name, value in values.items() if not _close(value, reference)}
     listed = ", ".join(f"{name} by {value:.4g}" for name, value in others.items())
@@ -274,52 +266,19 @@ def difference_codes(case: Case) -> Codes:
         yield "query_scaling_differs" if listed else "query_scaling", numbers
 
 
-def _settings(case: Case) -> str:
-    """Values of attn_factor with which programs compute the reference's factor on cos and sin.
-
-    By each program's rules: a value counts only if it leaves all programs that agree as they are.
-    """
-    first, name = case.reading(case.first), "rope_scaling"
-    name = name if case.stated.get(name) else "rope_parameters"
-    if first is None or case.parts or case.kind not in YARNS:
-        return "Use"
-    readers = {one.name: one for one in choose_readers(None, case.configuration.form)}
-    readings = {one.name: case.reading(one) for one in case.analysis.readers}
-    index, target = first.group, shown_factor(first.attention_factor)
-
-    def reached(program: str, value: str) -> bool:
-        changed = {name: {**case.entry, "attn_factor": float(value)}}
-        result = case.changed_result(readers[program], changed, case.context)
-        factors = [one.attention_factor for one in result.readings if one.group == index]
-        return [shown_factor(one) for one in factors] == [target]
-
-    exact = {name: one.attention_factor for name, one in readings.items() if one and one.turns}
-    used = {name: shown_factor(factor) for name, factor in exact.items()}
-    before, programs = case.number("attn_factor") or 1.0, dict[str, list[str]]()
-    for program in (one for one in used if used[one] != target):
-        value = f"{before * first.attention_factor / exact[program]:.8g}"
-        if all(reached(one, value) for one in (program, *(n for n in used if used[n] == target))):
-            programs.setdefault(value, []).append(program)
-    listed = (f"with attn_factor = {v} in the scaling entry, {' and '.join(names)} compute"
-              f"{'s' * (len(names) == 1)} {target:g}" for v, names in programs.items())  # fmt: skip
-    text = "; ".join(listed)
-    return f"{text[:1].upper()}{text[1:]}. Otherwise use" if text else "Use"
-
-
 def _frequency_code(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
     first, groups = case.first, case.analysis.groups
     explained = {VERSION_4} if version_4_code(case) else set()
-    explained |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
     if first is None or (base_code(case) or ("",))[0] == "base_nested":  # has a finding already
         return None
     names: dict[str, list[str]] = {}
-    for program in case.analysis.readers:
-        for reading, usual in zip(program.readings, first.readings, strict=False):
-            both = reading.turns and usual.turns and not explained & set(program.traits)
-            if both and not same_frequencies(reading.frequencies, usual.frequencies):
+    for program in case.analysis.programs:
+        for numbers, usual in zip(program.numbers, first.numbers, strict=False):
+            both = numbers.turns and usual.turns and not explained & set(program.traits)
+            if both and not same_frequencies(numbers.frequencies, usual.frequencies):
                 where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
-                names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
+                names.setdefault(f"{where}: {_ratio(numbers, usual)}", []).append(program.name)
     if not names:
         return None
     listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
@@ -328,24 +287,24 @@ def _frequency_code(case: Case) -> Code | None:
     return code, {"first": first.name, "listed": listed}
 
 
-def _ratio(reading: Reading, usual: Reading) -> str:
-    ratio = largest_ratio(reading.frequencies, usual.frequencies)
+def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
+    ratio = largest_ratio(numbers.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries rotate, not {usual.turning}"
+        return f"{numbers.turning} entries rotate, not {usual.turning}"
     cause = ""
-    if not _close(reading.base, usual.base):
-        cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
-    elif reading.rope_type != usual.rope_type:
-        cause = f"{reading.rope_type}, not {usual.rope_type}, "
-    elif not math.isnan(reading.factor) and not _close(reading.factor, usual.factor):
-        cause = f"factor {reading.factor:.4g}, not {usual.factor:.4g}, "
+    if not _close(numbers.base, usual.base):
+        cause = f"base {numbers.base:,.0f}, not {usual.base:,.0f}, "
+    elif numbers.rope_type != usual.rope_type:
+        cause = f"{numbers.rope_type}, not {usual.rope_type}, "
+    elif not math.isnan(numbers.factor) and not _close(numbers.factor, usual.factor):
+        cause = f"factor {numbers.factor:.4g}, not {usual.factor:.4g}, "
     return f"{cause}by up to {ratio:.3g} times"
 
 
 def length_codes(case: Case) -> Codes:
     """Lengths before and after scaling that contradict each other, or that programs misread."""
     original, factor, context = case.original, case.factor, case.context
-    longer = [one for one in case.analysis.readers if one.longest > context]
+    longer = [one for one in case.analysis.programs if one.longest > context]
     if case.kind == "yarn":
         longer = [one for one in longer if not _close(one.longest, case.scaled)]
     if longer:  # the length after scaling, multiplied by the factor again
@@ -381,13 +340,13 @@ def length_codes(case: Case) -> Codes:
         yield "attention_factor_reset", {"stated": stated}
     if case.kind == "linear" and case.widest and not original:
         yield "linear_original", {}
-    reading = case.reading(case.program_with_trait(ONE_LIST))
-    if reading and reading.rope_type == "longrope" and context > reading.original > 0:
-        yield "longrope_lists", {"original": reading.original}
+    numbers = case.numbers(case.program_with_trait(ONE_LIST))
+    if numbers and numbers.rope_type == "longrope" and context > numbers.original > 0:
+        yield "longrope_lists", {"original": numbers.original}
 
 
 def _length_option(program: str) -> str:
-    return program_facts("readers")[program]["length_option"]
+    return program_facts("programs")[program]["length_option"]
 
 
 def model_codes(case: Case) -> Codes:
@@ -417,13 +376,13 @@ def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
 
     Only programs with the same scaling type are compared.
     """
-    first = case.reading(case.first)
+    first = case.numbers(case.first)
     if first is None:
         return 1.0, {}
     reference = shown_factor(getattr(first, what))
-    readings = {p.name: case.reading(p) for p in case.analysis.readers}
-    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
-    values = {name: getattr(reading, what) for name, reading in alike.items()}
+    numbers = {p.name: case.numbers(p) for p in case.analysis.programs}
+    alike = {n: r for n, r in numbers.items() if r and r.turns and r.rope_type == first.rope_type}
+    values = {name: getattr(numbers, what) for name, numbers in alike.items()}
     return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
 
 

@@ -1,4 +1,4 @@
-"""Steps to take after a reading of a rotary configuration."""
+"""Steps to take for a rotary configuration."""
 
 from jaxpe.plans import RopeAnalysis
 from jaxpe.report.rope.text import differing_programs, serious_findings, short_names
