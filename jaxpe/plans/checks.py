@@ -6,15 +6,17 @@ remedies and threads. Positions of packed or left-padded rows are not checked.
 
 import itertools
 import math
+import reprlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
 from jaxpe._core.errors import nearest
 from jaxpe.plans.comparison import (
     SAME,
+    alike,
     largest_ratio,
     same_frequencies,
     shown_error,
@@ -34,6 +36,8 @@ from jaxpe.plans.programs.base import (
     yarn_scale,
 )
 from jaxpe.plans.programs.facts import program_facts
+from jaxpe.plans.programs.keys import COMPUTED, stated_keys
+from jaxpe.plans.programs.table import choose_programs
 from jaxpe.plans.result import SEVERITIES, Finding, GroupNumbers, ProgramResult, RopeAnalysis
 from jaxpe.plans.scaling import ROPE_TYPES
 
@@ -63,6 +67,7 @@ class Case:
         original: L0 of the entry; None if absent or not positive.
         factor: s of the entry; None if absent or not positive.
         scaled: length after scaling.
+        reference: numbers of `first` for the widest layers.
     """
 
     def __init__(self, configuration: Configuration, analysis: RopeAnalysis):
@@ -80,6 +85,7 @@ class Case:
         self.kind = scaling_type(self.entry)
         self.original, self.factor = self.number(ORIGINAL), self.number("factor")
         self.scaled = (self.original or self.context) * (self.factor or 1.0)
+        self.reference = self.numbers(self.first)
 
     def number(self, name: str) -> float | None:
         """Positive number of the entry; None for any other value."""
@@ -109,6 +115,44 @@ class Case:
         groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
         return program_result(program, self.configuration._replace(models=models), groups, context)
 
+    @cached_property
+    def ignored_keys(self) -> dict[str, list[dict[str, GroupNumbers]]]:
+        """Keys of the entry that some programs use and others ignore, with the numbers of both.
+
+        A program uses a key if it computes other numbers without it. Others ignore it if these are
+        their numbers.
+        """
+        name = "rope_scaling" if self.stated.get("rope_scaling") else "rope_parameters"
+        part = next((k for k, v in self.parts.items() if v is self.entry), None)
+        accepting = [one for one in self.analysis.accepted_by
+                     if name == "rope_scaling" or VERSION_4 not in one.traits]  # fmt: skip
+        rules = {one.name: one for one in choose_programs(None, self.configuration.form)}
+        keys = sorted(COMPUTED.intersection(stated_keys(self.entry))) if self.reference else ()
+        result = dict[str, list[dict[str, GroupNumbers]]]()
+        for key in keys:
+            without = {k: v for k, v in self.entry.items() if k != key}
+            whole = without if part is None else {**self.scaling_entry, part: without}
+            using, others = dict[str, GroupNumbers](), dict[str, GroupNumbers]()
+            usual = None
+            for one in accepting:
+                now, then = (self.numbers(self.changed_result(rules[one.name], x, self.context))
+                             for x in ({}, {name: whole}))  # fmt: skip
+                if now is not None and then is not None and now.turns:
+                    same = alike(now, then)
+                    (others if same else using)[one.name] = now
+                    usual = usual if same or usual else then
+            others = {k: v for k, v in others.items() if usual and alike(v, usual)}
+            result |= {key: [using, others]} if others else {}
+        return result
+
+    @cached_property
+    def explained(self) -> set[str]:
+        """Programs that differ from the reference for a reason that another finding tells."""
+        first, sides = self.analysis.numbers_of, itertools.chain(*self.ignored_keys.values())
+        names = {name for side in sides if first not in side for name in side}
+        old = self.program_with_trait(VERSION_4) if version_4_code(self) else None
+        return names | ({old.name} if old else set())
+
     def differences(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
         for group, kind, values in self.analysis.disagreements:
@@ -137,7 +181,12 @@ def program_codes(case: Case) -> Codes:
     if listed and case.kind not in ("default", "mrope") and case.configuration.form != "gguf":
         yield "unlikely", {"listed": listed}
     if case.analysis.unread:
-        yield "unread", {"names": ", ".join(case.analysis.unread)}
+        known = COMPUTED - case.entry.keys()
+        shown = ((name, nearest(name.rpartition(".")[2], known)) for name in case.analysis.unread)
+        shown = (
+            f"{name} (is it {near}?)" if near and "." in name else name for name, near in shown
+        )
+        yield "unread", {"names": ", ".join(shown)}
 
 
 def type_codes(case: Case) -> Codes:
@@ -160,35 +209,39 @@ def type_codes(case: Case) -> Codes:
 
 def key_codes(case: Case) -> Codes:
     """Keys and entries that the model's class ignores."""
-    family, entry, numbers = case.model.family, case.entry, case.numbers(case.first)
+    family, numbers = case.model.family, case.reference
     stated = scaling_type(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
     if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
         yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
     if case.parts and numbers and not (family.by_kind or family.bases or family.convert):
         yield "parts_lost", {"parts": ", ".join(case.parts), "base": numbers.base}
-    kind = family.types.get(case.kind, case.kind)
-    kind = "yarn" if kind in YARNS else kind
-    if case.first is not None and kind in (*ROPE_TYPES, "default", "mrope"):
-        beside = texts()["keys_ignored"]["beside"]
-        taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"]}
-        taken |= {*beside.get(kind, ())} | ({*beside["alpha"]} if family.alpha else set())
-        ignored = sorted(k for k, value in entry.items() if k not in taken and value is not None)
-        share = case.number("partial_rotary_factor") or 1
-        unshared = kind == "default" and not family.share and share != 1
-        ignored += ["partial_rotary_factor"] * unshared
-        meant = ((key, nearest(key, taken)) for key in ignored)
-        shown = [f"{k} (is it {near}?)" if near and near not in entry else k for k, near in meant]
-        if ignored:
-            yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
-    share = case.stated.get("partial_rotary_factor")
+    share = case.stated.get("partial_rotary_factor") or case.entry.get("partial_rotary_factor")
     unused = isinstance(share, int | float) and share != 1 and not (family.share or family.latent)
     if unused and numbers and numbers.rope_type == "default":
         yield "share_ignored", {"share": share, "turning": numbers.turning}
+    listed = [
+        f"{key} = {reprlib.repr(case.entry[key])} is used by {', '.join(using)} and ignored by "
+        f"{', '.join(others)}: {_difference(*(next(iter(x.values())) for x in (using, others)))}"
+        for key, (using, others) in case.ignored_keys.items()
+    ]
+    if listed:
+        yield "keys_ignored", {"listed": "; ".join(listed)}
+
+
+def _difference(one: GroupNumbers, other: GroupNumbers) -> str:
+    """What a program computes, and another one does not."""
+    names = {"attention_factor": "cos and sin", "logit_factor": "logits", "query_factor": "queries"}
+    pairs = {what: [shown_factor(getattr(x, name)) for x in (one, other)]
+             for name, what in names.items()}  # fmt: skip
+    parts = [f"{what} times {a:g}, not {b:g}" for what, (a, b) in pairs.items() if a != b]
+    if not same_frequencies(one.frequencies, other.frequencies):
+        parts.append(f"frequencies differ {_ratio(one, other)}")
+    return ", ".join(parts)
 
 
 def base_code(case: Case) -> Code | None:
     """Absent base θ: each program uses its default, and the defaults differ."""
-    numbers, form = case.numbers(case.first), case.configuration.form
+    numbers, form = case.reference, case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
     stated = names & {key for key, value in case.stated.items() if value is not None}
@@ -205,7 +258,7 @@ def base_code(case: Case) -> Code | None:
 
 def version_4_code(case: Case) -> Code | None:
     """Entries in `rope_parameters` alone, which transformers 4 does not read."""
-    old, new = case.numbers(case.program_with_trait(VERSION_4)), case.numbers(case.first)
+    old, new = case.numbers(case.program_with_trait(VERSION_4)), case.reference
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
     lost = [f"the base is {old.base:,.0f} instead of {new.base:,.0f}"]
@@ -239,16 +292,14 @@ def difference_codes(case: Case) -> Codes:
         yield "pairing_differs", {"group": name, "listed": listed}
     yield from filter(None, [_frequency_code(case)])
     reference, others = _others(case, "attention_factor")
-    exact = case.numbers(case.first)
+    exact = case.reference
     parts = (
         f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
         for k, v in others.items() if exact
     )  # fmt: skip
     if others and case.first:
-        yield (
-            "attention_factor_differs",
-            {"first": case.first.name, "reference": reference, "listed": "; ".join(parts)},
-        )
+        values = {"reference": reference, "listed": "; ".join(parts)}
+        yield "attention_factor_differs", values | {"first": case.first.name}
     reference, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
     if listed or not _close(reference, 1.0):
@@ -269,13 +320,12 @@ def difference_codes(case: Case) -> Codes:
 def _frequency_code(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
     first, groups = case.first, case.analysis.groups
-    explained = {VERSION_4} if version_4_code(case) else set()
     if first is None or (base_code(case) or ("",))[0] == "base_nested":  # has a finding already
         return None
     names: dict[str, list[str]] = {}
     for program in case.analysis.programs:
         for numbers, usual in zip(program.numbers, first.numbers, strict=False):
-            both = numbers.turns and usual.turns and not explained & set(program.traits)
+            both = numbers.turns and usual.turns and program.name not in case.explained
             if both and not same_frequencies(numbers.frequencies, usual.frequencies):
                 where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
                 names.setdefault(f"{where}: {_ratio(numbers, usual)}", []).append(program.name)
@@ -323,6 +373,12 @@ def length_codes(case: Case) -> Codes:
     on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if case.stated.get(name) is True]
     if on and case.model.fields.used.issuperset(on):
         yield "own_dynamic", {"names": " and ".join(on)}
+    metadata = case.configuration.gguf
+    extended = metadata.get("rope.scaling.original_context_length")
+    shorter = isinstance(extended, int) and 0 < extended < context
+    if not case.entry and (shorter or metadata.get("rope.scaling.type") == "longrope"):
+        short = f", for positions beyond {extended:,}" if shorter else ""
+        yield "factors_missing", {"short": short}
     if case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry:
         yield "scaling_with_sections", {}
     # A text longer than what training and the scaling cover, or than the file says.
@@ -376,13 +432,16 @@ def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
 
     Only programs with the same scaling type are compared.
     """
-    first = case.numbers(case.first)
+    first = case.reference
     if first is None:
         return 1.0, {}
     reference = shown_factor(getattr(first, what))
-    numbers = {p.name: case.numbers(p) for p in case.analysis.programs}
-    alike = {n: r for n, r in numbers.items() if r and r.turns and r.rope_type == first.rope_type}
-    values = {name: getattr(numbers, what) for name, numbers in alike.items()}
+    numbers = {p.name: case.numbers(p) for p in case.analysis.programs
+               if p.name not in case.explained}  # fmt: skip
+    same_type = {
+        n: r for n, r in numbers.items() if r and r.turns and r.rope_type == first.rope_type
+    }
+    values = {name: getattr(numbers, what) for name, numbers in same_type.items()}
     return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
 
 

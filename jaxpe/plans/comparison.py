@@ -13,6 +13,7 @@ _COMPARED = (
     "logit_factor", "query_factor", "pairing",
 )  # fmt: skip
 _FACTORS = ("attention_factor", "logit_factor")
+_ROTATION = (*_FACTORS, "query_factor")
 
 
 def disagreements(programs: tuple[ProgramResult, ...]) -> tuple[Disagreement, ...]:
@@ -73,6 +74,13 @@ def shown_error(error: PhaseError) -> str:
 def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two lists of frequencies agree to float32 precision."""
     return len(one) == len(other) and np.allclose(one, other, rtol=SAME, atol=0)
+
+
+def alike(one: GroupNumbers, other: GroupNumbers) -> bool:
+    """Whether two programs rotate a group alike, with the same factors."""
+    pairs = ((getattr(one, name), getattr(other, name)) for name in _ROTATION)
+    same = all(shown_factor(a) == shown_factor(b) for a, b in pairs)
+    return same and same_frequencies(one.frequencies, other.frequencies)
 
 
 def largest_ratio(frequencies: np.ndarray, first: np.ndarray) -> float:

@@ -198,7 +198,9 @@ def _sections(model: Model, group: LayerGroup, pairs: int) -> tuple[int, ...]:
         return pairs - pairs // 2, pairs // 2
     by_kind = model.fields.mapping("rope_parameters").get(group.name)
     entry = by_kind if isinstance(by_kind, dict) else model.entry
-    stated = entry.get("mrope_section") or (model.family.entry or {}).get("mrope_section")
+    entries = entry, model.family.entry or {}
+    names = "mrope_section", "xdrope_section"  # the second of Hunyuan
+    stated = next((one[name] for one in entries for name in names if one.get(name)), None)
     valid = isinstance(stated, list) and all(isinstance(one, int) for one in stated)
     return tuple(stated if valid else rule.get("sections", ()))
 

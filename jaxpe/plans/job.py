@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from jaxpe.plans.evaluation import (
 )
 from jaxpe.plans.layers import LayerGroup, layer_groups
 from jaxpe.plans.options import RopeOptions
+from jaxpe.plans.programs.keys import unjudged_keys
 from jaxpe.plans.programs.table import choose_programs
 from jaxpe.plans.result import LayerPlan, ProgramResult, RopeAnalysis
 
@@ -165,10 +167,17 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
         towers=_tower_plans(configuration, length),
         programs=programs,
         disagreements=disagreements(programs),
-        unread=unread_fields(configuration),
+        unread=(*unread_fields(configuration), *_unread_keys(configuration)),
         numbers_of="" if first is None else first.name,
     )
     return configuration, analysis
+
+
+def _unread_keys(configuration: Configuration) -> Iterator[str]:
+    """Names of the keys of scaling entries whose effect is not judged."""
+    for model in configuration.models if configuration.form != "gguf" else ():
+        name = "rope_scaling" if model.fields.stated.get("rope_scaling") else "rope_parameters"
+        yield from (f"{name}.{key}" for key in unjudged_keys(model) if model.has_rules)
 
 
 def longest_context(configuration: Configuration) -> int:

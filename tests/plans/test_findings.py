@@ -45,13 +45,14 @@ FOUND = [
     ("base_missing", "Llama 2 7B", ("10,000",)),
     ("unseen_by_4", "a v5 entry, read by v4 (vllm-project/vllm#44158)", ("500,000", "10,000")),
     ("unseen_by_4", "YaRN in rope_parameters alone (sgl-project/sglang#26187)", ("yarn",)),
-    ("keys_ignored", "a share of a head in the entry", ("partial_rotary_factor",)),
+    ("share_ignored", "a share of a head in the entry", ("partial_rotary_factor",)),
     ("entries_differ", "both entries", ("factor",)),
     ("types_differ", "type and rope_type", ("dynamic", "yarn")),
     ("type_unknown", "a name of YaRN (vllm-project/vllm#56446)", ("telechat3-yarn",)),
-    ("keys_ignored", "a misspelt key", ("original_max_position_embeddings?",)),
+    ("unread", "a misspelt key", ("original_max_position_embeddings?",)),
+    ("keys_ignored", "gpt-oss 120B", ("truncate", "llama.cpp")),
     ("mscale_alone", "mscale alone", ("mscale_all_dim",)),
-    ("frequencies_differ", "gpt-oss 120B", ("llama.cpp",)),
+    ("frequencies_differ", "Gemma 3 4B", ("SGLang",)),
     ("length_is_scaled", "DeepSeek-V3", ("163,840", "4,096")),
     ("lengths_contradict", "two lengths that contradict", ("131,072", "65,536")),
     ("original_missing", "YaRN without L0 (huggingface/transformers#33783)", ("32,768",)),
@@ -62,7 +63,7 @@ FOUND = [
     ("logit_factor_differs", "DeepSeek-V2-Lite", ("1.59", "transformers 4.57")),
     ("logit_factor", "DeepSeek-V3", ("1.874",)),
     ("own_logit_factor", "DeepSeek-V3", ("1.874", "4,096")),
-    ("attention_factor_differs", "YaRN with an attention factor", ("1.139", "SGLang")),
+    ("keys_ignored", "YaRN with an attention factor", ("1.139", "SGLang")),
     ("length_multiplied", "Gemma 3 4B", ("SGLang 0.5.23 allows 1,048,576", "--context-length")),
     ("kinds_of_layers", "Gemma 3 4B", ("1,000,000", "10,000")),
     ("linear_original", "Gemma 3 4B", ("131,072",)),
@@ -94,6 +95,48 @@ def test_a_factor_that_settings_leave_out_is_told(explain):
     assert "1.2" in told(explain(fields, length=262_144), "attention_factor_reset").text
 
 
+def test_programs_without_a_factor_of_an_entry_are_told(explain):
+    """llama.cpp's graph of MiniCPM 3 has no factor of longrope on cos and sin."""
+    lists = {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16}
+    entry = {"type": "longrope", "original_max_position_embeddings": 4096, **lists}
+    fields = {"model_type": "minicpm3", "qk_rope_head_dim": 32, "rope_scaling": entry}
+    found = explain({**fields, "max_position_embeddings": 131_072})
+    assert "llama.cpp uses 1 " in told(found, "attention_factor_differs").text
+
+
+WRONG = {
+    "attn_factor": 0.8782488562869419,  # DeepSeek-R1-0528-Qwen3-8B: 1 instead of 0.1·ln 4 + 1
+    "extrapolation_factor": 0.5,
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_key_that_one_program_reads_is_ignored_by_the_others(explain, key):
+    """vLLM 0.33.0 has none of these keys, and transformers never had."""
+    yarn = CONFIGS["Qwen3 8B with YaRN"]["rope_scaling"]
+    found = explain({**CONFIGS["Qwen3 8B with YaRN"], "rope_scaling": {**yarn, key: WRONG[key]}})
+    text = told(found, "keys_ignored").text
+    used, ignored = text.split(" and ignored by ")
+    assert "SGLang" in used
+    assert all(name in ignored for name in ("transformers 5.24", "vLLM 0.33", "llama.cpp"))
+    codes = {one.code for one in found.findings}
+    assert not codes & {"attention_factor_differs", "frequencies_differ", "unread"}
+
+
+@pytest.mark.parametrize("key", ["use_fope", "a_key_of_nobody"])
+def test_keys_that_no_rule_computes_with_are_not_judged(explain, key):
+    found = explain({**PUBLISHED["Llama 3.2 1B"], "rope_scaling": {"type": "default", key: True}})
+    assert found.unread == (f"rope_scaling.{key}",)
+    assert "delete" not in told(found, "unread").remedy.lower()
+
+
+def test_sections_of_hunyuan_have_a_name_of_their_own(explain):
+    entry = {"type": "xdrope", "alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+    found = explain({"model_type": "hunyuan_vl_text", "head_dim": 128, "rope_scaling": entry})
+    assert found.groups[0].sections == (16, 16, 16, 16)
+    assert found.unread == ()
+
+
 def test_reported_faults_stand_only_where_programs_differ(explain):
     found = [explain(fields) for fields in PUBLISHED.values()]
     said = [any(one.code == "reported" for one in result.findings) for result in found]
@@ -106,7 +149,8 @@ def test_every_finding_has_a_configuration_in_the_tests():
         "attention_factor_reset", "base_nested", "base_of_gguf_missing", "beyond_context",
         "beyond_own_scaling", "beyond_scaling", "flat_entry_lost", "longrope_lists", "own_code",
         "own_dynamic", "pairing_differs", "parts_lost", "refused", "reported", "second_base_lost",
-        "share_ignored", "short_list_alone", "turning_differs", "unlikely", "unread",
+        "attention_factor_differs", "factors_missing", "short_list_alone", "turning_differs",
+        "unlikely",
     }  # fmt: skip
     assert {code for code, _, _ in FOUND} | elsewhere == set(texts())
 

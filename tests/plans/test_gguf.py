@@ -366,3 +366,27 @@ def test_heads_that_are_none_leave_their_width_to_the_options(path, heads):
     with pytest.raises(InputError, match=r"model.gguf .*pass `head_dim`"):
         read(file)
     assert read(file, head_dim=16).groups[0].head_dim == 16
+
+
+@pytest.mark.parametrize("architecture", ["phi3", "qwen3"])
+@pytest.mark.parametrize(
+    ("metadata", "wrong"),
+    [
+        ({"rope.scaling.original_context_length": 4096}, True),
+        ({"rope.scaling.type": "longrope"}, True),
+        ({"rope.scaling.original_context_length": 131_072}, False),
+        (YARN, False),
+        ({}, False),
+    ],
+)
+def test_a_longer_context_without_its_factors_is_told(path, architecture, metadata, wrong):
+    found = explain_rope(RopeOptions(config=path(architecture, **{"block_count": 2, **metadata})))
+    codes = {one.code: one.text for one in found.findings}
+    assert ("factors_missing" in codes) == wrong
+
+
+def test_the_tensors_of_longrope_are_its_factors(path):
+    tensors = {f"rope_factors_{name}.weight": [1.0] * 8 for name in ("long", "short")}
+    metadata = {"block_count": 2, "rope.scaling.original_context_length": 4096}
+    found = explain_rope(RopeOptions(config=path("phi3", tensors, **metadata)))
+    assert "factors_missing" not in {one.code for one in found.findings}

@@ -8,6 +8,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.plans.comparison import largest_ratio
 from jaxpe.plans.programs.base import UnreadableError
+from jaxpe.plans.programs.keys import reading_programs
 from jaxpe.plans.programs.table import PROGRAMS, choose_programs
 from jaxpe.plans.scaling import inverse_frequencies
 from tests.plans.entries import computed, entries, program, written
@@ -108,13 +109,66 @@ def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, sc
     assert factors["transformers 4.57"] == pytest.approx(expected if scaled else 1.0)
 
 
-@pytest.mark.parametrize("name", [SGLANG])
-def test_the_class_of_deepseek_in_servers_multiplies_by_attn_factor(tmp_path, name):
-    """vllm's deepseek_scaling_rope.py, of which SGLang has a copy."""
+@pytest.mark.parametrize(("name", "multiplied"), [(VLLM, False), (SGLANG, True)])
+def test_attn_factor_multiplies_cos_and_sin_in_sglang_alone(llama, tmp_path, name, multiplied):
+    """yarn.py and rope_variant.py of SGLang 0.5.23; no file of vLLM 0.33.0 has the key."""
+    factor = 0.5 if multiplied else 1.0
+    entry = only(name, llama(rope_scaling={**YARN, "attn_factor": 0.5}))
+    assert computed(entry, 128)[1] == pytest.approx(factor * (0.1 * math.log(4) + 1))
     yarn = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "attn_factor": 0.5}
     given = written(tmp_path, model_type="deepseek_v3", rope_scaling=yarn)
     ratio = (0.1 * math.log(4) + 1) / (0.05 * math.log(4) + 1)
-    assert computed(only(name, given), 64)[1] == pytest.approx(0.5 * ratio)
+    assert computed(only(name, given), 64)[1] == pytest.approx(factor * ratio)
+
+
+def sglang_yarn(dim, base, s, extrapolation):
+    """`YaRNScalingRotaryEmbedding._compute_inv_freq` of SGLang, in float64."""
+    pos_freqs = base ** (np.arange(0, dim, 2) / dim)
+    low, high = (
+        dim * math.log(32_768 / (turns * 2 * math.pi)) / (2 * math.log(base)) for turns in (32, 1)
+    )
+    low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
+    ramp = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
+    mask = (1 - ramp) * extrapolation
+    return (1 / (s * pos_freqs)) * (1 - mask) + (1 / pos_freqs) * mask
+
+
+@pytest.mark.parametrize("name", [NEWEST, VLLM, SGLANG, LLAMA_CPP])
+def test_extrapolation_factor_multiplies_the_ramp_of_sglang_alone(llama, tmp_path, name):
+    given = llama(rope_theta=5e5, rope_scaling={**YARN, "extrapolation_factor": 0.5})
+    inverse, factor = computed(only(name, given), 128)
+    usual = sglang_yarn(128, 5e5, 4.0, 1.0)
+    expected = sglang_yarn(128, 5e5, 4.0, 0.5) if name == SGLANG else usual
+    np.testing.assert_allclose(inverse, expected)
+    assert factor == pytest.approx(0.1 * math.log(4) + 1)
+    if name == SGLANG:
+        assert (~np.isclose(inverse, usual)).sum() == 42
+        assert (inverse / usual).min() == pytest.approx(0.625)
+        yarn = {**YARN, "extrapolation_factor": 0.5}
+        latent = only(name, written(tmp_path, model_type="deepseek_v3", rope_scaling=yarn))
+        np.testing.assert_allclose(computed(latent, 64)[0], sglang_yarn(64, 1e4, 4.0, 0.5))
+
+
+def test_programs_compute_with_keys_that_their_source_reads(llama):
+    """`keys.toml` is made from the sources, the rules are written by hand."""
+    names = dict(zip((NEWEST, "transformers 4.57", VLLM, SGLANG, LLAMA_CPP),
+                     ("transformers", "transformers_4", "vllm", "sglang", "llama_cpp"),
+                     strict=True))  # fmt: skip
+    stated = {
+        **YARN, "attn_factor": 0.9, "extrapolation_factor": 0.5, "beta_fast": 16.0,
+        "beta_slow": 2.0, "truncate": False, "mscale": 0.7, "mscale_all_dim": 0.5,
+    }  # fmt: skip
+    used = dict.fromkeys(names, ())
+    for key in stated.keys() - YARN.keys():
+        without = llama(rope_scaling={k: v for k, v in stated.items() if k != key})
+        for name in names:
+            found, other = (computed(only(name, given), 128)
+                            for given in (llama(rope_scaling=stated), without))  # fmt: skip
+            if not np.allclose(found[0], other[0]) or not math.isclose(found[1], other[1]):
+                assert names[name] in reading_programs(key, "yarn")
+                used[name] = (*used[name], key)
+    assert {"attn_factor", "extrapolation_factor"} <= {*used[SGLANG]}
+    assert len(used[NEWEST]) == len(used[VLLM]) == 5
 
 
 def test_dynamic_is_three_things(llama):

@@ -129,7 +129,7 @@ def test_recipes_have_the_vendors_numbers(command, configured):
     entry = json.loads(recipes["config.json"])["rope_parameters"]
     assert (entry["factor"], entry["original_max_position_embeddings"]) == (4.0, 32_768)
     assert "--yarn-orig-ctx 32768" in recipes["llama.cpp"]
-    assert "--max-model-len 131072" in recipes["vLLM"]
+    assert "--max-model-len 131072" in recipes["vLLM 0.33"]
 
 
 def test_the_command_takes_options_alone_and_writes_a_page(command, tmp_path):
