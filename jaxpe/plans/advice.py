@@ -1,4 +1,4 @@
-"""Settings for a longer text, ready to paste: files, commands and calls."""
+"""Settings for a longer text, ready to paste: files and commands."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxpe.plans.checks import Case
 from jaxpe.plans.comparison import SAME
-from jaxpe.plans.families import REMOTE_CODE, auto_class, part_types, vendor_value
+from jaxpe.plans.families import REMOTE_CODE, part_types, vendor_value
 from jaxpe.plans.fields import ORIGINAL
 from jaxpe.plans.layers import UNSCALED, layer_groups
 from jaxpe.plans.programs.base import Program
@@ -77,7 +77,7 @@ def _verified_recipe(
     """Recipe, if the program computes the goal with it; a file is for the newest transformers."""
     file = program == "config.json"
     rules, *_ = choose_programs(None if file else program, goal.case.configuration.form)
-    right = text and _agrees(goal, rules, changed)
+    right = _agrees(goal, rules, changed)
     return Recipe(program if file else rules.name, text) if right else None
 
 
@@ -152,12 +152,11 @@ def _nested_changes(goal: _Goal) -> _Changes:
     # Text per program; `_verified_recipe` drops the programs that would compute something else.
     texts = {
         "config.json": json.dumps(file, indent=2),
-        "transformers 5": _call(goal, _nested_patch(path, entry)),
         "vLLM": f"vllm serve {name} --max-model-len {length} --hf-overrides {patch}",
         "SGLang": f"{sglang} --json-model-override-args {patch}",
     }
-    if "." in path:  # these two programs replace whole objects below the first level
-        texts |= {"transformers 5": "", "SGLang": ""}
+    if "." in path:  # SGLang replaces whole objects below the first level
+        del texts["SGLang"]
     return {program: (text, fields) for program, text in texts.items()}
 
 
@@ -170,10 +169,11 @@ def _flat_changes(goal: _Goal) -> _Changes:
     other_fields = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
     fields = {_OLD: entry, **other_fields, _length_name(goal): length}
     single_model = case.name == case.configuration.model_type and case.configuration.form != "gguf"
-    calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if single_model else {}
+    file = json.dumps({_NEW: None, **fields} if case.stated.get(_NEW) else fields, indent=2)
+    files: _Changes = {"transformers 4": (file, fields)} if single_model else {}
     yarn = f"--rope-scaling yarn --rope-scale {goal.factor:g} --yarn-orig-ctx {goal.original}"
     command = f"llama-server -m MODEL.gguf -c {length} {yarn}"
-    return {**calls, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
+    return {**files, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
 
 
 def _length_name(goal: _Goal) -> str:
@@ -191,11 +191,3 @@ def _nested_patch(path: str, values: dict[str, Any]) -> dict[str, Any]:
 def _name(goal: _Goal) -> str:
     form, source = goal.case.analysis.form, goal.case.analysis.source
     return "MODEL" if form != "config.json" or source.endswith(".json") else source
-
-
-def _call(goal: _Goal, values: dict[str, Any]) -> str:
-    """Call that loads the model with changed fields; empty if transformers has none for it."""
-    auto, family = auto_class(goal.case.configuration.model_type), goal.case.model.family
-    values = {**values, **({"trust_remote_code": True} if family.since == REMOTE_CODE else {})}
-    arguments = ", ".join(f"{key}={value!r}" for key, value in values.items())
-    return "" if auto == "none" else f"{auto}.from_pretrained({_name(goal)!r}, {arguments})"

@@ -43,6 +43,7 @@ from jaxpe.plans.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
 Codes = Iterator[Code]
+_FACTORS = ("attention_factor", "logit_factor", "query_factor")
 _RADIANS = 0.01  # smallest error of a float32 phase that is reported
 
 
@@ -181,11 +182,12 @@ def program_codes(case: Case) -> Codes:
     if listed and case.kind not in ("default", "mrope") and case.configuration.form != "gguf":
         yield "unlikely", {"listed": listed}
     if case.analysis.unread:
-        known = COMPUTED - case.entry.keys()
-        shown = ((name, nearest(name.rpartition(".")[2], known)) for name in case.analysis.unread)
-        shown = (
-            f"{name} (is it {near}?)" if near and "." in name else name for name, near in shown
-        )
+        keys = {name: name.partition(".")[2] for name in case.analysis.unread
+                if name.startswith("rope_")}  # fmt: skip
+        near = {name: nearest(key, COMPUTED - case.entry.keys()) for name, key in keys.items()
+                if key not in COMPUTED}  # fmt: skip
+        shown = (f"{name} (is it {near[name]}?)" if near.get(name) else name
+                 for name in case.analysis.unread)  # fmt: skip
         yield "unread", {"names": ", ".join(shown)}
 
 
@@ -291,30 +293,27 @@ def difference_codes(case: Case) -> Codes:
     for name, listed in itertools.islice(case.differences("pairing"), 1):
         yield "pairing_differs", {"group": name, "listed": listed}
     yield from filter(None, [_frequency_code(case)])
-    reference, others = _others(case, "attention_factor")
-    exact = case.reference
-    parts = (
-        f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
-        for k, v in others.items() if exact
-    )  # fmt: skip
-    if others and case.first:
-        values = {"reference": reference, "listed": "; ".join(parts)}
-        yield "attention_factor_differs", values | {"first": case.first.name}
-    reference, others = _others(case, "logit_factor")
-    listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
-    if listed or not _close(reference, 1.0):
-        code = "logit_factor_differs" if listed else "logit_factor"
-        yield code, {"reference": reference, "listed": listed}
-        if case.name in texts()["own_logit_factor"]["types"] and case.original:
-            yield "own_logit_factor", {"reference": reference}
-    accepting = [one for one in case.analysis.programs if one.numbers and case.first]
-    values = {one.name: max(r.query_factor for r in one.numbers) for one in accepting}
-    reference = next(iter(values.values()), 1.0)
-    others = {name: value for name, value in values.items() if not _close(value, reference)}
-    listed = ", ".join(f"{name} by {value:.4g}" for name, value in others.items())
-    if listed or not _close(reference, 1.0):
-        numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
-        yield "query_scaling_differs" if listed else "query_scaling", numbers
+    for what in _FACTORS if case.first else ():
+        values = _factors(case, what)
+        reference = values.pop(case.first.name, 1.0)
+        others = {k: v for k, v in values.items() if shown_factor(v) != shown_factor(reference)}
+        code = f"{what}_differs" if others else what
+        if code in texts() and (others or not _close(reference, 1.0)):
+            listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
+            known = {"reference": reference, "listed": listed, "last": case.length - 1}
+            yield code, known | {"first": case.first.name}
+
+
+def _factors(case: Case, what: str) -> dict[str, float]:
+    """A factor by program: of the widest layers under the same scaling, or of queries anywhere."""
+    programs = (one for one in case.analysis.programs if one.name not in case.explained)
+    if what == "query_factor":
+        return {
+            one.name: max(x.query_factor for x in one.numbers) for one in programs if one.numbers
+        }
+    numbers, first = {one.name: case.numbers(one) for one in programs}, case.reference
+    return {name: getattr(one, what) for name, one in numbers.items()
+            if one and first and one.turns and one.rope_type == first.rope_type}  # fmt: skip
 
 
 def _frequency_code(case: Case) -> Code | None:
@@ -332,9 +331,7 @@ def _frequency_code(case: Case) -> Code | None:
     if not names:
         return None
     listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
-    alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
-    code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
-    return code, {"first": first.name, "listed": listed}
+    return "frequencies_differ", {"first": first.name, "listed": listed}
 
 
 def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
@@ -342,12 +339,10 @@ def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
     if math.isnan(ratio):
         return f"{numbers.turning} entries rotate, not {usual.turning}"
     cause = ""
-    if not _close(numbers.base, usual.base):
-        cause = f"base {numbers.base:,.0f}, not {usual.base:,.0f}, "
-    elif numbers.rope_type != usual.rope_type:
-        cause = f"{numbers.rope_type}, not {usual.rope_type}, "
-    elif not math.isnan(numbers.factor) and not _close(numbers.factor, usual.factor):
-        cause = f"factor {numbers.factor:.4g}, not {usual.factor:.4g}, "
+    for name, text in (("base", ",.0f"), ("rope_type", ""), ("factor", ".4g")):
+        one, other = (f"{getattr(x, name):{text}}" for x in (numbers, usual))
+        if not cause and one != other and "nan" not in (one, other):  # not stated
+            cause = f"{name} {one}, not {other}, ".removeprefix("rope_type ")
     return f"{cause}by up to {ratio:.3g} times"
 
 
@@ -425,24 +420,6 @@ def model_codes(case: Case) -> Codes:
         yield "float32_precision", {"error": shown_error(longest["float32"])}
     if thread_names(case.name) and case.analysis.disagreements:
         yield "reported", {}
-
-
-def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
-    """Rounded value of the first program, and values that round to another one.
-
-    Only programs with the same scaling type are compared.
-    """
-    first = case.reference
-    if first is None:
-        return 1.0, {}
-    reference = shown_factor(getattr(first, what))
-    numbers = {p.name: case.numbers(p) for p in case.analysis.programs
-               if p.name not in case.explained}  # fmt: skip
-    same_type = {
-        n: r for n, r in numbers.items() if r and r.turns and r.rope_type == first.rope_type
-    }
-    values = {name: getattr(numbers, what) for name, numbers in same_type.items()}
-    return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
 
 
 def _close(one: float | int, other: float | int) -> bool:

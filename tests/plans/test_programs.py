@@ -473,7 +473,7 @@ def test_mimo_has_flat_fields_that_transformers_does_not_read(tmp_path):
     [
         (None, "gguf", ["llama.cpp"]),
         ("VLLM", "config.json", [VLLM]),
-        ("vllm 0.31, transformers 4.56.4", "config.json", ["transformers 4.57", VLLM]),
+        ("vllm 0.33, transformers 4", "config.json", ["transformers 4.57", VLLM]),
         (" transformers 5 , llama.cpp", "config.json", [NEWEST, LLAMA_CPP]),
         ("sglang 0.5.23", "options", [SGLANG]),
     ],

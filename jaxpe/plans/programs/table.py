@@ -1,6 +1,5 @@
 """Programs that `jaxpe rope` compares, newest transformers first."""
 
-import re
 from functools import partial
 from typing import Any
 
@@ -48,8 +47,8 @@ def choose_programs(names: str | None, form: Form) -> tuple[Program, ...]:
     A GGUF file has one program, llama.cpp.
 
     Args:
-        names: programs or their versions, separated by commas; case does not matter. A version
-            between two listed ones gets the rules that hold for it.
+        names: programs, with a version if there are several, such as "vLLM,transformers 4"; case
+            does not matter.
         form: kind of the file.
 
     Raises:
@@ -57,29 +56,16 @@ def choose_programs(names: str | None, form: Form) -> tuple[Program, ...]:
 
     >>> [program.name for program in choose_programs("vllm, transformers 4", "config.json")]
     ['transformers 4.57', 'vLLM 0.33']
-    >>> [program.name for program in choose_programs("vllm 0.31", "config.json")]
-    ['vLLM 0.33']
     """
     programs = [one for one in PROGRAMS if form != "gguf" or one.entries is llama_cpp.llama_cpp]
     if names is None:
         return tuple(programs)
-    wanted = [name.strip().lower() for name in names.split(",")]
-    for name in wanted:
-        if not name or not any(_fits(one, name) for one in programs):
+    chosen = set[str]()
+    for name in names.lower().split(","):
+        prefixes = (f"{name.strip()} ", f"{name.strip()}.")
+        found = {one.name for one in programs if f"{one.name.lower()} ".startswith(prefixes)}
+        if not found:
             listed = ", ".join(f"{one.name} ({one.versions})" for one in programs)
             raise InputError(f"`programs`: no rules for {name!r}; pass some of {listed}")
-    return tuple(one for one in programs if any(_fits(one, name) for name in wanted))
-
-
-def _fits(program: Program, name: str) -> bool:
-    """Whether a name is the program's name, its prefix, or a version for which its rules hold."""
-    full = program.name.lower()
-    name_of, _, version = name.partition(" ")
-    if full == name or full.startswith((f"{name} ", f"{name}.")):
-        return True
-    numbers = re.compile(r"\d+(?:\.\d+)*")
-    held = numbers.findall(program.versions) if program.versions[0].isdigit() else []
-    if not held or name_of != full.partition(" ")[0] or not numbers.fullmatch(version):
-        return False
-    asked, low, high = (tuple(map(int, x.split("."))) for x in (version, held[0], held[-1]))
-    return low <= asked and asked[: len(high)] <= high
+        chosen |= found
+    return tuple(one for one in programs if one.name in chosen)
