@@ -12,6 +12,7 @@ import jaxpe
 from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
 from jaxpe.data.tokens.vocabulary import most_frequent, refuse_undivided
 from jaxpe.encodings.analysis.power_law import exponent
+from jaxpe.encodings.scalings import check_scaling
 from jaxpe.geometry.checks import check_confidence
 from jaxpe.plans.scaling import (
     DynamicScaling,
@@ -19,7 +20,6 @@ from jaxpe.plans.scaling import (
     LongRopeScaling,
     NtkScaling,
     YarnScaling,
-    check_scaling,
 )
 from jaxpe.report.text import percent, visible
 from jaxpe.theory.divergences import kl_ratio

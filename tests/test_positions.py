@@ -37,7 +37,7 @@ def links(page):
 def test_every_row_is_judged_without_unread_keys(results):
     assert {slug for slug, one in results.items() if one.status != "judged"} == set()
     assert {slug: one.unread for slug, one in results.items() if one.unread} == {}
-    refusing = {s for s, one in results.items() if one.readers and one.readers[0].problem}
+    refusing = {s for s, one in results.items() if one.programs and one.programs[0].problem}
     assert refusing == set()
 
 
@@ -77,7 +77,7 @@ def test_a_model_without_rotation_has_no_figure(folder):
 
 def test_differences_of_programs_are_marked(folder):
     marked = [one.astext() for one in built("ministral-3-8b", folder).findall(nodes.strong)]
-    assert "≠ 1.277" in marked
+    assert "≠ 1" in marked
 
 
 LONGER = [slug for slug, row in ROWS.items() if row.long and row.long["length"]]
@@ -104,7 +104,7 @@ def test_the_table_of_all_models_has_the_numbers_of_each(results):
     ]  # fmt: skip
     assert positions.overview(results["command-r7b"])[0] == "24 of 32"
     assert positions.overview(results["bert"])[0] == "none: position table"
-    assert positions.overview(results["ministral-3-8b"])[-1] == "vLLM 0.29, 0.33, SGLang 0.5.23"
+    assert positions.overview(results["ministral-3-8b"])[-1] == "vLLM 0.33, SGLang 0.5.23"
 
 
 def test_programs_that_refuse_and_quiet_rows_are_left_out(results):

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.common import Run, main
 from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.plans.programs.table import READERS
+from jaxpe.plans.programs.table import PROGRAMS
 from jaxpe.report.rope.text import differing_programs
 
 TESTS = Path(__file__).parents[2] / "tests" / "plans"
@@ -32,12 +32,12 @@ def analysed(fields: dict[str, Any], folder: Path) -> RopeAnalysis:
 def row(found: RopeAnalysis) -> dict[str, Any]:
     """The numbers of a configuration in the table."""
     plan: Any = found.widest
-    refused = [one.name for one in found.readers if one.problem]
+    refused = [one.name for one in found.programs if one.problem]
     if plan is None:  # the newest transformers refuses it, and so do most programs
         return {"refused": refused, "findings": codes(found)}
     index = found.groups.index(plan)
     errors = [error for error in found.precision if error.length == found.length]
-    readings = {one.name: one.readings[index] for one in found.readers if one.readings}
+    numbers = {one.name: one.numbers[index] for one in found.programs if one.numbers}
     return {
         "rope_type": plan.rope_type,
         "logit_factor": plan.logit_factor,
@@ -49,7 +49,7 @@ def row(found: RopeAnalysis) -> dict[str, Any]:
         "error": {f"{e.dtype}, {e.rounded}": e.largest for e in errors},
         "lost": {f"{e.dtype}, {e.rounded}": e.lost for e in errors},
         "apart": differing_programs(found),
-        "differing_frequencies": differing_frequencies(readings),
+        "differing_frequencies": differing_frequencies(numbers),
         "refused": refused,
         "findings": codes(found),
     }
@@ -60,12 +60,12 @@ def codes(found: RopeAnalysis) -> list[str]:
     return [one.code for one in found.findings if one.code not in QUIET]
 
 
-def differing_frequencies(readings: dict[str, Any]) -> dict[str, Any]:
+def differing_frequencies(numbers: dict[str, Any]) -> dict[str, Any]:
     """By program: frequencies that differ from the first program, and the largest ratio."""
-    first = next(iter(readings.values())).frequencies
+    first = next(iter(numbers.values())).frequencies
     ratios = {
         name: np.abs(np.log(one.frequencies / first))
-        for name, one in readings.items()
+        for name, one in numbers.items()
         if len(one.frequencies) == len(first)
     }
     return {
@@ -83,7 +83,7 @@ def experiment(run: Run) -> dict[str, Any]:
         rows = {n: row(analysed(f, Path(place))) for n, f in (published | reported).items()}
     shown = {name: rows[name] for name in published}
     return {
-        "programs": [one.name for one in READERS],
+        "programs": [one.name for one in PROGRAMS],
         "published": shown,
         "counts": {
             "published": len(shown),

@@ -16,9 +16,6 @@ from jaxpe import report
 from jaxpe._core.files import atomic_file, output_folder
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
-from jaxpe.data.corpora.sources import source_paths
-from jaxpe.data.formats.table import content_files
-from jaxpe.report.methods import methods, methods_latex, references
 from jaxpe.report.text import advice_text
 
 _LARGEST_HASHED = 1 << 30  # bytes
@@ -58,6 +55,11 @@ def run_to_page(
 
 def write_methods(result: Any, options: Any, words: Sequence[str]) -> None:
     """Write methods.md and .tex, with command, date and hashes of the data, and references.bib."""
+    # These import JAX, which `jaxpe rope` does not need.
+    from jaxpe.data.corpora.sources import source_paths
+    from jaxpe.data.formats.table import content_files
+    from jaxpe.report.methods import methods, methods_latex, references
+
     name = type(options).__module__.rpartition(".")[2]
     sources = source_paths(options.source) if getattr(options, "source", None) else []
     files = [Path(file) for source in sources for file in content_files(source)]

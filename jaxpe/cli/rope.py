@@ -76,8 +76,8 @@ def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
             line.append(", " if index else " (")
             line.append(name, style=f"link {thread_address(name)}")
         rich.print(line.append(")") if one.references else line)
-    if options.readers:
-        versions = "; ".join(f"{one.name}: {one.versions}" for one in analysis.readers)
+    if options.programs:
+        versions = "; ".join(f"{one.name}: {one.versions}" for one in analysis.programs)
         print(f"\nVersions with the same numbers: {versions}.")
     if options.length and options.length <= analysis.context:
         covered = f"The file covers {analysis.context:,} positions: no other settings are needed"
@@ -85,7 +85,6 @@ def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
     if analysis.recipes:
         print(f"\nWhat to do for {analysis.length:,} positions:\n{recipe_scope(analysis)}")
     for recipe in analysis.recipes:
-        note = f" ({recipe.note})" if recipe.note else ""
-        print(f"\n# {recipe.program}{note}\n{recipe.text}")
+        print(f"\n# {recipe.program}\n{recipe.text}")
     rich.print(Text(f"\n{report.rope_summary(analysis)}"))
     print_advice(analysis)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxpe.conformance.diagnosis import Hypothesis, Trial
 from jaxpe.conformance.reference import STEPS, Rotation, entry_pairs, section_axes
 from jaxpe.plans import LayerPlan
+from jaxpe.plans.scaling import LongRopeScaling
 
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
@@ -109,9 +110,14 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     sides = f"longer than {plan.trained:,}", f"of up to {plan.trained:,} positions"
     swapped = "have the list of texts {}; wanted that of texts {}".format(*sides[:: 1 - 2 * longer])
     swapped += " (this text has just so many)" * (plan.reach == plan.trained)
+    lists = list[tuple]()
+    if isinstance(plan.scaling, LongRopeScaling):
+        original = plan.scaling.original_max_position_embeddings
+        length = original if longer else original + 1
+        other = plan.scaling.frequencies(turning, plan.base, length).inverse
+        lists = [("scaling", swapped, np.stack([other] * 2, 1), factor)]
     rows = [
-        *([("scaling", swapped, np.stack([plan.other_list] * 2, 1), factor)]
-          if len(plan.other_list) == half else ()),
+        *lists,
         ("attention factor", f"{lack} is absent", own, 1.0),
         ("attention factor", f"{lack} applies twice", own, factor**2),
         ("attention factor", f"{lack} divides", own, 1 / factor),

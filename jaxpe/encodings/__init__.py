@@ -98,40 +98,36 @@ from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
-from jaxpe.plans.longrope2 import critical_dimension, longrope2_scaling
+from jaxpe.encodings.scalings import ResonanceScaling
 from jaxpe.plans.scaling import (
-    ClippedScaling,
     DynamicScaling,
-    DypeScaling,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
     NtkByPartsScaling,
     NtkScaling,
     ProportionalScaling,
-    ResonanceScaling,
-    RiflexScaling,
     YarnScaling,
     inverse_frequencies,
 )
 
 __all__ = [
-    "AttentionMask", "CatalogueEntry", "ClippedScaling", "DynamicScaling", "DypeScaling",
+    "AttentionMask", "CatalogueEntry", "DynamicScaling",
     "Encoding", "EncodingCost", "EncodingProperties", "EncodingSizes", "Expressiveness",
     "GeneralisationTerms", "LayerPattern", "LengthExtrapolation", "LinearScaling", "Llama3Scaling",
     "LongRopeScaling", "NtkByPartsScaling", "NtkScaling", "PowerLaw", "ProportionalScaling",
-    "ResonanceScaling", "RiflexScaling", "Rows", "YarnScaling", "alibi", "alibi_line",
+    "ResonanceScaling", "Rows", "YarnScaling", "alibi", "alibi_line",
     "alibi_slopes", "attend", "attention_chunks", "attention_logits", "attention_output",
     "attention_weights", "axial_rope", "cable", "carope", "catalogue", "chain", "chebyshev",
     "chebyshev_polynomials", "chebyshev_vectors", "comrope", "convert_rotary_layout", "cope",
-    "cosine", "cosine_vectors", "critical_dimension", "dape", "deberta", "directional_rope",
+    "cosine", "cosine_vectors", "dape", "deberta", "directional_rope",
     "dual_chunk", "encoding_cost", "encoding_distances", "encoding_expressiveness",
     "encoding_extrapolation", "encoding_generalisation", "encoding_properties", "fire", "fope",
     "fourier", "fox", "from_file", "from_matrix", "from_vectors", "gemma3", "golden_gate_rope",
     "grape_additive", "grape_multiplicative", "identity", "information_optimal", "inkling",
     "interleaved_layers", "inverse_frequencies", "kerple", "learned", "legendre",
     "legendre_polynomials", "legendre_vectors", "liere", "llama4", "log_position",
-    "longrope2_scaling", "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
+    "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
     "position_offsets", "position_temperature", "power_positions", "random_fixed", "random_vectors",
     "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf",
     "rope_to_hf", "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions",

@@ -8,21 +8,21 @@ from jaxpe.plans.configuration import Configuration, read_configuration
 from jaxpe.plans.evaluation import phase_errors
 from jaxpe.plans.job import RopeConfig, explain_rope, longest_context, read_config, simple_plan
 from jaxpe.plans.options import RopeOptions
-from jaxpe.plans.programs.base import QueryScaling, Reader
+from jaxpe.plans.programs.base import Program, QueryScaling
 from jaxpe.plans.result import (
     Disagreement,
     Finding,
+    GroupNumbers,
     LayerPlan,
     PhaseError,
-    Program,
-    Reading,
+    ProgramResult,
     Recipe,
     RopeAnalysis,
 )
 
 __all__ = [
-    "Configuration", "Disagreement", "Finding", "LayerPlan", "PhaseError", "Program",
-    "QueryScaling", "Reader", "Reading", "Recipe", "RopeAnalysis", "RopeConfig", "RopeOptions",
-    "explain_rope", "longest_context", "phase_errors", "read_config", "read_configuration",
-    "simple_plan",
+    "Configuration", "Disagreement", "Finding", "GroupNumbers", "LayerPlan", "PhaseError",
+    "Program", "ProgramResult", "QueryScaling", "Recipe", "RopeAnalysis", "RopeConfig",
+    "RopeOptions", "explain_rope", "longest_context", "phase_errors", "read_config",
+    "read_configuration", "simple_plan",
 ]  # fmt: skip

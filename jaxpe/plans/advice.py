@@ -1,4 +1,4 @@
-"""Settings for a longer text, ready to paste: files, commands and calls."""
+"""Settings for a longer text, ready to paste: files and commands."""
 
 import json
 import math
@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxpe.plans.checks import Case
-from jaxpe.plans.comparison import SAME, largest_ratio
-from jaxpe.plans.families import REMOTE_CODE, auto_class, part_types, vendor_value
+from jaxpe.plans.comparison import SAME
+from jaxpe.plans.families import REMOTE_CODE, part_types, vendor_value
 from jaxpe.plans.fields import ORIGINAL
 from jaxpe.plans.layers import UNSCALED, layer_groups
-from jaxpe.plans.programs.base import Reader
-from jaxpe.plans.programs.facts import program_facts
-from jaxpe.plans.programs.table import choose_readers
+from jaxpe.plans.programs.base import Program
+from jaxpe.plans.programs.table import choose_programs
 from jaxpe.plans.programs.transformers import group_label
 from jaxpe.plans.result import LayerPlan, Recipe
 
@@ -75,42 +74,19 @@ def recipes(case: Case) -> tuple[Recipe, ...]:
 def _verified_recipe(
     goal: _Goal, program: str, text: str, changed: Mapping[str, Any]
 ) -> Recipe | None:
-    """Recipe, named after the versions of the program that compute the goal with it, if any do."""
-    form = goal.case.configuration.form
+    """Recipe, if the program computes the goal with it; a file is for the newest transformers."""
     file = program == "config.json"
-    readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
-    right = [one.name for one in readers if text and _agrees(goal, one, changed)]
-    name = program if len(right) == len(readers) else ", ".join(right)
-    note = _version_note(goal, changed) if name == "transformers 4" else ""
-    return Recipe(name, text, note) if right else None
+    rules, *_ = choose_programs(None if file else program, goal.case.configuration.form)
+    right = _agrees(goal, rules, changed)
+    return Recipe(program if file else rules.name, text) if right else None
 
 
-def _version_note(goal: _Goal, changed: Mapping[str, Any]) -> str:
-    """First version 4 that reads L0 in the entry, and what those before it compute instead."""
-    reader, *_ = choose_readers("transformers 4", goal.case.configuration.form)
-    unread = {**changed, _OLD: {**changed[_OLD], ORIGINAL: None}}
-    index = goal.case.analysis.groups.index(goal.widest)
-    new, old = (
-        goal.case.changed_result(reader, one, goal.length).readings[index].frequencies
-        for one in (changed, unread)
-    )
-    differ = sum(not math.isclose(a, b, rel_tol=SAME) for a, b in zip(old, new, strict=True))
-    if not differ:
-        return ""
-    ratio = math.exp(abs(math.log(largest_ratio(old, new))))
-    facts = program_facts("transformers")["original_read"]
-    return (
-        f"{facts['since']} or later: {facts['before']} start YaRN from max_position_embeddings, "
-        f"which changes {differ} of {len(new)} frequencies by up to {ratio:.3g} times"
-    )
-
-
-def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
+def _agrees(goal: _Goal, program: Program, changed: Mapping[str, Any]) -> bool:
     """Whether a program computes the goal from the changed file."""
-    result = goal.case.changed_result(reader, changed, goal.length)
-    readings = zip(result.readings, goal.case.analysis.groups, strict=False)
+    result = goal.case.changed_result(program, changed, goal.length)
+    numbers = zip(result.numbers, goal.case.analysis.groups, strict=False)
     agrees = not result.problem and result.longest >= goal.length
-    for one, plan in readings:
+    for one, plan in numbers:
         scaled = _is_scaled(goal, plan)
         kind = "yarn" if scaled else plan.rope_type
         agrees &= (one.turns, one.rope_type) == (plan.turns, kind) and one.turning == plan.turning
@@ -176,12 +152,11 @@ def _nested_changes(goal: _Goal) -> _Changes:
     # Text per program; `_verified_recipe` drops the programs that would compute something else.
     texts = {
         "config.json": json.dumps(file, indent=2),
-        "transformers 5": _call(goal, _nested_patch(path, entry)),
         "vLLM": f"vllm serve {name} --max-model-len {length} --hf-overrides {patch}",
         "SGLang": f"{sglang} --json-model-override-args {patch}",
     }
-    if "." in path:  # these two programs replace whole objects below the first level
-        texts |= {"transformers 5": "", "SGLang": ""}
+    if "." in path:  # SGLang replaces whole objects below the first level
+        del texts["SGLang"]
     return {program: (text, fields) for program, text in texts.items()}
 
 
@@ -194,10 +169,11 @@ def _flat_changes(goal: _Goal) -> _Changes:
     other_fields = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
     fields = {_OLD: entry, **other_fields, _length_name(goal): length}
     single_model = case.name == case.configuration.model_type and case.configuration.form != "gguf"
-    calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if single_model else {}
+    file = json.dumps({_NEW: None, **fields} if case.stated.get(_NEW) else fields, indent=2)
+    files: _Changes = {"transformers 4": (file, fields)} if single_model else {}
     yarn = f"--rope-scaling yarn --rope-scale {goal.factor:g} --yarn-orig-ctx {goal.original}"
     command = f"llama-server -m MODEL.gguf -c {length} {yarn}"
-    return {**calls, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
+    return {**files, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
 
 
 def _length_name(goal: _Goal) -> str:
@@ -215,11 +191,3 @@ def _nested_patch(path: str, values: dict[str, Any]) -> dict[str, Any]:
 def _name(goal: _Goal) -> str:
     form, source = goal.case.analysis.form, goal.case.analysis.source
     return "MODEL" if form != "config.json" or source.endswith(".json") else source
-
-
-def _call(goal: _Goal, values: dict[str, Any]) -> str:
-    """Call that loads the model with changed fields; empty if transformers has none for it."""
-    auto, family = auto_class(goal.case.configuration.model_type), goal.case.model.family
-    values = {**values, **({"trust_remote_code": True} if family.since == REMOTE_CODE else {})}
-    arguments = ", ".join(f"{key}={value!r}" for key, value in values.items())
-    return "" if auto == "none" else f"{auto}.from_pretrained({_name(goal)!r}, {arguments})"

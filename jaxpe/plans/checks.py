@@ -6,15 +6,17 @@ remedies and threads. Positions of packed or left-padded rows are not checked.
 
 import itertools
 import math
+import reprlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
 from jaxpe._core.errors import nearest
 from jaxpe.plans.comparison import (
     SAME,
+    alike,
     largest_ratio,
     same_frequencies,
     shown_error,
@@ -26,21 +28,22 @@ from jaxpe.plans.families import REMOTE_CODE, thread_names
 from jaxpe.plans.fields import ORIGINAL, Fields, is_finite
 from jaxpe.plans.layers import layer_groups
 from jaxpe.plans.programs.base import (
-    FACTOR_BY_LENGTHS,
     ONE_LIST,
     VERSION_4,
     YARNS,
-    Reader,
+    Program,
     scaling_type,
     yarn_scale,
 )
 from jaxpe.plans.programs.facts import program_facts
-from jaxpe.plans.programs.table import choose_readers
-from jaxpe.plans.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
+from jaxpe.plans.programs.keys import COMPUTED, stated_keys
+from jaxpe.plans.programs.table import choose_programs
+from jaxpe.plans.result import SEVERITIES, Finding, GroupNumbers, ProgramResult, RopeAnalysis
 from jaxpe.plans.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
 Codes = Iterator[Code]
+_FACTORS = ("attention_factor", "logit_factor", "query_factor")
 _RADIANS = 0.01  # smallest error of a float32 phase that is reported
 
 
@@ -65,13 +68,14 @@ class Case:
         original: L0 of the entry; None if absent or not positive.
         factor: s of the entry; None if absent or not positive.
         scaled: length after scaling.
+        reference: numbers of `first` for the widest layers.
     """
 
     def __init__(self, configuration: Configuration, analysis: RopeAnalysis):
         self.configuration, self.analysis = configuration, analysis
         self.model, self.widest = configuration.models[-1], analysis.widest
         self.name, self.stated = self.model.family.model_type, self.model.fields.stated
-        newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
+        newest = (p for p in analysis.programs if p.name == analysis.numbers_of)
         self.first = next(newest, None) if self.model.has_rules else None
         self.context, self.length = analysis.context, analysis.length
         entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
@@ -82,23 +86,26 @@ class Case:
         self.kind = scaling_type(self.entry)
         self.original, self.factor = self.number(ORIGINAL), self.number("factor")
         self.scaled = (self.original or self.context) * (self.factor or 1.0)
+        self.reference = self.numbers(self.first)
 
     def number(self, name: str) -> float | None:
         """Positive number of the entry; None for any other value."""
         value = self.entry.get(name)
         return float(value) if is_finite(value) and value > 0 else None
 
-    def program_with_trait(self, trait: str) -> Program | None:
+    def program_with_trait(self, trait: str) -> ProgramResult | None:
         """First program with a trait that reads the configuration."""
         return next((p for p in self.analysis.accepted_by if trait in p.traits), None)
 
-    def reading(self, program: Program | None) -> Reading | None:
+    def numbers(self, program: ProgramResult | None) -> GroupNumbers | None:
         """Numbers of a program for the layers that reach furthest."""
         if program is None or program.problem or self.widest is None:
             return None
-        return program.readings[self.analysis.groups.index(self.widest)]
+        return program.numbers[self.analysis.groups.index(self.widest)]
 
-    def changed_result(self, reader: Reader, changed: Mapping[str, Any], context: int) -> Program:
+    def changed_result(
+        self, program: Program, changed: Mapping[str, Any], context: int
+    ) -> ProgramResult:
         """Numbers of a program for the file with changed fields of the text model."""
         fields = Fields(
             {**self.stated, **changed}, self.model.family, source=self.model.fields.source
@@ -107,7 +114,45 @@ class Case:
         models = *self.configuration.models[:-1], last
         turning = (one for one in models if one.family.kind != "axial")
         groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
-        return program_result(reader, self.configuration._replace(models=models), groups, context)
+        return program_result(program, self.configuration._replace(models=models), groups, context)
+
+    @cached_property
+    def ignored_keys(self) -> dict[str, list[dict[str, GroupNumbers]]]:
+        """Keys of the entry that some programs use and others ignore, with the numbers of both.
+
+        A program uses a key if it computes other numbers without it. Others ignore it if these are
+        their numbers.
+        """
+        name = "rope_scaling" if self.stated.get("rope_scaling") else "rope_parameters"
+        part = next((k for k, v in self.parts.items() if v is self.entry), None)
+        accepting = [one for one in self.analysis.accepted_by
+                     if name == "rope_scaling" or VERSION_4 not in one.traits]  # fmt: skip
+        rules = {one.name: one for one in choose_programs(None, self.configuration.form)}
+        keys = sorted(COMPUTED.intersection(stated_keys(self.entry))) if self.reference else ()
+        result = dict[str, list[dict[str, GroupNumbers]]]()
+        for key in keys:
+            without = {k: v for k, v in self.entry.items() if k != key}
+            whole = without if part is None else {**self.scaling_entry, part: without}
+            using, others = dict[str, GroupNumbers](), dict[str, GroupNumbers]()
+            usual = None
+            for one in accepting:
+                now, then = (self.numbers(self.changed_result(rules[one.name], x, self.context))
+                             for x in ({}, {name: whole}))  # fmt: skip
+                if now is not None and then is not None and now.turns:
+                    same = alike(now, then)
+                    (others if same else using)[one.name] = now
+                    usual = usual if same or usual else then
+            others = {k: v for k, v in others.items() if usual and alike(v, usual)}
+            result |= {key: [using, others]} if others else {}
+        return result
+
+    @cached_property
+    def explained(self) -> set[str]:
+        """Programs that differ from the reference for a reason that another finding tells."""
+        first, sides = self.analysis.numbers_of, itertools.chain(*self.ignored_keys.values())
+        names = {name for side in sides if first not in side for name in side}
+        old = self.program_with_trait(VERSION_4) if version_4_code(self) else None
+        return names | ({old.name} if old else set())
 
     def differences(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
@@ -120,12 +165,12 @@ class Case:
 def program_codes(case: Case) -> Codes:
     """Programs that refuse the configuration, implausible numbers, and keys that no rule uses."""
     problems: dict[str, list[str]] = {}
-    for one in case.analysis.readers:
+    for one in case.analysis.programs:
         if one.problem:
             problems.setdefault(one.problem, []).append(one.name)
     if problems:
         listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
-        code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
+        code = "refused" if case.analysis.programs[0].problem else "refused_by_some"
         yield code, {"listed": listed}
     if case.model.family.since == REMOTE_CODE:  # transformers has no class
         yield "own_code", {}
@@ -137,7 +182,13 @@ def program_codes(case: Case) -> Codes:
     if listed and case.kind not in ("default", "mrope") and case.configuration.form != "gguf":
         yield "unlikely", {"listed": listed}
     if case.analysis.unread:
-        yield "unread", {"names": ", ".join(case.analysis.unread)}
+        keys = {name: name.partition(".")[2] for name in case.analysis.unread
+                if name.startswith("rope_")}  # fmt: skip
+        near = {name: nearest(key, COMPUTED - case.entry.keys()) for name, key in keys.items()
+                if key not in COMPUTED}  # fmt: skip
+        shown = (f"{name} (is it {near[name]}?)" if near.get(name) else name
+                 for name in case.analysis.unread)  # fmt: skip
+        yield "unread", {"names": ", ".join(shown)}
 
 
 def type_codes(case: Case) -> Codes:
@@ -160,52 +211,56 @@ def type_codes(case: Case) -> Codes:
 
 def key_codes(case: Case) -> Codes:
     """Keys and entries that the model's class ignores."""
-    family, entry, reading = case.model.family, case.entry, case.reading(case.first)
+    family, numbers = case.model.family, case.reference
     stated = scaling_type(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
     if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
         yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
-    if case.parts and reading and not (family.by_kind or family.bases or family.convert):
-        yield "parts_lost", {"parts": ", ".join(case.parts), "base": reading.base}
-    kind = family.types.get(case.kind, case.kind)
-    kind = "yarn" if kind in YARNS else kind
-    if case.first is not None and kind in (*ROPE_TYPES, "default", "mrope"):
-        beside = texts()["keys_ignored"]["beside"]
-        taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"]}
-        taken |= {*beside.get(kind, ())} | ({*beside["alpha"]} if family.alpha else set())
-        ignored = sorted(k for k, value in entry.items() if k not in taken and value is not None)
-        share = case.number("partial_rotary_factor") or 1
-        unshared = kind == "default" and not family.share and share != 1
-        ignored += ["partial_rotary_factor"] * unshared
-        meant = ((key, nearest(key, taken)) for key in ignored)
-        shown = [f"{k} (is it {near}?)" if near and near not in entry else k for k, near in meant]
-        if ignored:
-            yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
-    share = case.stated.get("partial_rotary_factor")
+    if case.parts and numbers and not (family.by_kind or family.bases or family.convert):
+        yield "parts_lost", {"parts": ", ".join(case.parts), "base": numbers.base}
+    share = case.stated.get("partial_rotary_factor") or case.entry.get("partial_rotary_factor")
     unused = isinstance(share, int | float) and share != 1 and not (family.share or family.latent)
-    if unused and reading and reading.rope_type == "default":
-        yield "share_ignored", {"share": share, "turning": reading.turning}
+    if unused and numbers and numbers.rope_type == "default":
+        yield "share_ignored", {"share": share, "turning": numbers.turning}
+    listed = [
+        f"{key} = {reprlib.repr(case.entry[key])} is used by {', '.join(using)} and ignored by "
+        f"{', '.join(others)}: {_difference(*(next(iter(x.values())) for x in (using, others)))}"
+        for key, (using, others) in case.ignored_keys.items()
+    ]
+    if listed:
+        yield "keys_ignored", {"listed": "; ".join(listed)}
+
+
+def _difference(one: GroupNumbers, other: GroupNumbers) -> str:
+    """What a program computes, and another one does not."""
+    names = {"attention_factor": "cos and sin", "logit_factor": "logits", "query_factor": "queries"}
+    pairs = {what: [shown_factor(getattr(x, name)) for x in (one, other)]
+             for name, what in names.items()}  # fmt: skip
+    parts = [f"{what} times {a:g}, not {b:g}" for what, (a, b) in pairs.items() if a != b]
+    if not same_frequencies(one.frequencies, other.frequencies):
+        parts.append(f"frequencies differ {_ratio(one, other)}")
+    return ", ".join(parts)
 
 
 def base_code(case: Case) -> Code | None:
     """Absent base θ: each program uses its default, and the defaults differ."""
-    reading, form = case.reading(case.first), case.configuration.form
+    numbers, form = case.reference, case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
     stated = names & {key for key, value in case.stated.items() if value is not None}
-    if reading is None or stated or "rope_theta" in case.entry or form == "options":
+    if numbers is None or stated or "rope_theta" in case.entry or form == "options":
         return None
     field = case.model.family.nested_base
     nested = case.model.fields.number(field)
-    numbers = {"base": reading.base, "field": field, "nested": nested}
+    values = {"base": numbers.base, "field": field, "nested": nested}
     if nested is not None:
-        return None if nested == reading.base else ("base_nested", numbers)
-    code = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
-    return "base_of_gguf_missing" if form == "gguf" else code, numbers
+        return None if nested == numbers.base else ("base_nested", values)
+    code = "base_missing" if math.isclose(numbers.base, 1e4) else "base_of_class_missing"
+    return "base_of_gguf_missing" if form == "gguf" else code, values
 
 
 def version_4_code(case: Case) -> Code | None:
     """Entries in `rope_parameters` alone, which transformers 4 does not read."""
-    old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
+    old, new = case.numbers(case.program_with_trait(VERSION_4)), case.reference
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
     lost = [f"the base is {old.base:,.0f} instead of {new.base:,.0f}"]
@@ -215,16 +270,6 @@ def version_4_code(case: Case) -> Code | None:
     if old.turning != new.turning:
         lost.append(f"{old.turning} entries of a head rotate instead of {new.turning}")
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
-
-
-def factor_code(case: Case) -> Code | None:
-    """YaRN's factor, which transformers up to 4.55 computes from two lengths instead."""
-    program = case.program_with_trait(FACTOR_BY_LENGTHS)
-    old = case.reading(program)
-    if program is None or old is None or old.rope_type != "yarn" or case.factor is None:
-        return None
-    numbers = {"program": program.name, "stated": case.factor, "used": old.factor}
-    return None if _close(old.factor, case.factor) else ("factor_replaced", numbers)
 
 
 def number_codes(case: Case) -> Codes:
@@ -247,105 +292,64 @@ def difference_codes(case: Case) -> Codes:
         yield "turning_differs", {"listed": turns}
     for name, listed in itertools.islice(case.differences("pairing"), 1):
         yield "pairing_differs", {"group": name, "listed": listed}
-    yield from filter(None, (factor_code(case), _frequency_code(case)))
-    reference, others = _others(case, "attention_factor")
-    exact = case.reading(case.first)
-    parts = (
-        f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
-        for k, v in others.items() if exact
-    )  # fmt: skip
-    if others:
-        values = {"reference": reference, "listed": "; ".join(parts), "settings": _settings(case)}
-        yield "attention_factor_differs", values
-    reference, others = _others(case, "logit_factor")
-    listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
-    if listed or not _close(reference, 1.0):
-        code = "logit_factor_differs" if listed else "logit_factor"
-        yield code, {"reference": reference, "listed": listed}
-        if case.name in texts()["own_logit_factor"]["types"] and case.original:
-            yield "own_logit_factor", {"reference": reference}
-    readers = [one for one in case.analysis.readers if one.readings and case.first]
-    values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
-    reference = next(iter(values.values()), 1.0)
-    others = {name: value for name, value in values.items() if not _close(value, reference)}
-    listed = ", ".join(f"{name} by {value:.4g}" for name, value in others.items())
-    if listed or not _close(reference, 1.0):
-        numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
-        yield "query_scaling_differs" if listed else "query_scaling", numbers
+    yield from filter(None, [_frequency_code(case)])
+    for what in _FACTORS if case.first else ():
+        values = _factors(case, what)
+        reference = values.pop(case.first.name, 1.0)
+        others = {k: v for k, v in values.items() if shown_factor(v) != shown_factor(reference)}
+        code = f"{what}_differs" if others else what
+        if code in texts() and (others or not _close(reference, 1.0)):
+            listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
+            known = {"reference": reference, "listed": listed, "last": case.length - 1}
+            yield code, known | {"first": case.first.name}
 
 
-def _settings(case: Case) -> str:
-    """Values of attn_factor with which programs compute the reference's factor on cos and sin.
-
-    By each program's rules: a value counts only if it leaves all programs that agree as they are.
-    """
-    first, name = case.reading(case.first), "rope_scaling"
-    name = name if case.stated.get(name) else "rope_parameters"
-    if first is None or case.parts or case.kind not in YARNS:
-        return "Use"
-    readers = {one.name: one for one in choose_readers(None, case.configuration.form)}
-    readings = {one.name: case.reading(one) for one in case.analysis.readers}
-    index, target = first.group, shown_factor(first.attention_factor)
-
-    def reached(program: str, value: str) -> bool:
-        changed = {name: {**case.entry, "attn_factor": float(value)}}
-        result = case.changed_result(readers[program], changed, case.context)
-        factors = [one.attention_factor for one in result.readings if one.group == index]
-        return [shown_factor(one) for one in factors] == [target]
-
-    exact = {name: one.attention_factor for name, one in readings.items() if one and one.turns}
-    used = {name: shown_factor(factor) for name, factor in exact.items()}
-    before, programs = case.number("attn_factor") or 1.0, dict[str, list[str]]()
-    for program in (one for one in used if used[one] != target):
-        value = f"{before * first.attention_factor / exact[program]:.8g}"
-        if all(reached(one, value) for one in (program, *(n for n in used if used[n] == target))):
-            programs.setdefault(value, []).append(program)
-    listed = (f"with attn_factor = {v} in the scaling entry, {' and '.join(names)} compute"
-              f"{'s' * (len(names) == 1)} {target:g}" for v, names in programs.items())  # fmt: skip
-    text = "; ".join(listed)
-    return f"{text[:1].upper()}{text[1:]}. Otherwise use" if text else "Use"
+def _factors(case: Case, what: str) -> dict[str, float]:
+    """A factor by program: of the widest layers under the same scaling, or of queries anywhere."""
+    programs = (one for one in case.analysis.programs if one.name not in case.explained)
+    if what == "query_factor":
+        return {
+            one.name: max(x.query_factor for x in one.numbers) for one in programs if one.numbers
+        }
+    numbers, first = {one.name: case.numbers(one) for one in programs}, case.reference
+    return {name: getattr(one, what) for name, one in numbers.items()
+            if one and first and one.turns and one.rope_type == first.rope_type}  # fmt: skip
 
 
 def _frequency_code(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
     first, groups = case.first, case.analysis.groups
-    explained = {VERSION_4} if version_4_code(case) else set()
-    explained |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
     if first is None or (base_code(case) or ("",))[0] == "base_nested":  # has a finding already
         return None
     names: dict[str, list[str]] = {}
-    for program in case.analysis.readers:
-        for reading, usual in zip(program.readings, first.readings, strict=False):
-            both = reading.turns and usual.turns and not explained & set(program.traits)
-            if both and not same_frequencies(reading.frequencies, usual.frequencies):
+    for program in case.analysis.programs:
+        for numbers, usual in zip(program.numbers, first.numbers, strict=False):
+            both = numbers.turns and usual.turns and program.name not in case.explained
+            if both and not same_frequencies(numbers.frequencies, usual.frequencies):
                 where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
-                names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
+                names.setdefault(f"{where}: {_ratio(numbers, usual)}", []).append(program.name)
     if not names:
         return None
     listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
-    alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
-    code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
-    return code, {"first": first.name, "listed": listed}
+    return "frequencies_differ", {"first": first.name, "listed": listed}
 
 
-def _ratio(reading: Reading, usual: Reading) -> str:
-    ratio = largest_ratio(reading.frequencies, usual.frequencies)
+def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
+    ratio = largest_ratio(numbers.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries rotate, not {usual.turning}"
+        return f"{numbers.turning} entries rotate, not {usual.turning}"
     cause = ""
-    if not _close(reading.base, usual.base):
-        cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
-    elif reading.rope_type != usual.rope_type:
-        cause = f"{reading.rope_type}, not {usual.rope_type}, "
-    elif not math.isnan(reading.factor) and not _close(reading.factor, usual.factor):
-        cause = f"factor {reading.factor:.4g}, not {usual.factor:.4g}, "
+    for name, text in (("base", ",.0f"), ("rope_type", ""), ("factor", ".4g")):
+        one, other = (f"{getattr(x, name):{text}}" for x in (numbers, usual))
+        if not cause and one != other and "nan" not in (one, other):  # not stated
+            cause = f"{name} {one}, not {other}, ".removeprefix("rope_type ")
     return f"{cause}by up to {ratio:.3g} times"
 
 
 def length_codes(case: Case) -> Codes:
     """Lengths before and after scaling that contradict each other, or that programs misread."""
     original, factor, context = case.original, case.factor, case.context
-    longer = [one for one in case.analysis.readers if one.longest > context]
+    longer = [one for one in case.analysis.programs if one.longest > context]
     if case.kind == "yarn":
         longer = [one for one in longer if not _close(one.longest, case.scaled)]
     if longer:  # the length after scaling, multiplied by the factor again
@@ -364,6 +368,12 @@ def length_codes(case: Case) -> Codes:
     on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if case.stated.get(name) is True]
     if on and case.model.fields.used.issuperset(on):
         yield "own_dynamic", {"names": " and ".join(on)}
+    metadata = case.configuration.gguf
+    extended = metadata.get("rope.scaling.original_context_length")
+    shorter = isinstance(extended, int) and 0 < extended < context
+    if not case.entry and (shorter or metadata.get("rope.scaling.type") == "longrope"):
+        short = f", for positions beyond {extended:,}" if shorter else ""
+        yield "factors_missing", {"short": short}
     if case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry:
         yield "scaling_with_sections", {}
     # A text longer than what training and the scaling cover, or than the file says.
@@ -381,13 +391,13 @@ def length_codes(case: Case) -> Codes:
         yield "attention_factor_reset", {"stated": stated}
     if case.kind == "linear" and case.widest and not original:
         yield "linear_original", {}
-    reading = case.reading(case.program_with_trait(ONE_LIST))
-    if reading and reading.rope_type == "longrope" and context > reading.original > 0:
-        yield "longrope_lists", {"original": reading.original}
+    numbers = case.numbers(case.program_with_trait(ONE_LIST))
+    if numbers and numbers.rope_type == "longrope" and context > numbers.original > 0:
+        yield "longrope_lists", {"original": numbers.original}
 
 
 def _length_option(program: str) -> str:
-    return program_facts("readers")[program]["length_option"]
+    return program_facts("programs")[program]["length_option"]
 
 
 def model_codes(case: Case) -> Codes:
@@ -410,21 +420,6 @@ def model_codes(case: Case) -> Codes:
         yield "float32_precision", {"error": shown_error(longest["float32"])}
     if thread_names(case.name) and case.analysis.disagreements:
         yield "reported", {}
-
-
-def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
-    """Rounded value of the first program, and values that round to another one.
-
-    Only programs with the same scaling type are compared.
-    """
-    first = case.reading(case.first)
-    if first is None:
-        return 1.0, {}
-    reference = shown_factor(getattr(first, what))
-    readings = {p.name: case.reading(p) for p in case.analysis.readers}
-    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
-    values = {name: getattr(reading, what) for name, reading in alike.items()}
-    return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
 
 
 def _close(one: float | int, other: float | int) -> bool:

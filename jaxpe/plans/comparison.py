@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe.plans.result import Disagreement, PhaseError, Program, Reading
+from jaxpe.plans.result import Disagreement, GroupNumbers, PhaseError, ProgramResult
 
 SAME = 1e-6  # relative; programs compute in float32
 _COMPARED = (
@@ -13,16 +13,17 @@ _COMPARED = (
     "logit_factor", "query_factor", "pairing",
 )  # fmt: skip
 _FACTORS = ("attention_factor", "logit_factor")
+_ROTATION = (*_FACTORS, "query_factor")
 
 
-def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
+def disagreements(programs: tuple[ProgramResult, ...]) -> tuple[Disagreement, ...]:
     """Quantities that programs compute differently: for the whole model first, then by group."""
     accepting = [one for one in programs if one.problem is None]
     result = _disagreement(None, "problem", {one.name: one.problem for one in programs})
     result += _disagreement(None, "longest", {one.name: one.longest for one in accepting})
-    for readings in zip(*(one.readings for one in accepting), strict=True):
+    for numbers in zip(*(one.numbers for one in accepting), strict=True):
         names = [one.name for one in accepting]
-        result += _group_disagreements(readings[0].group, dict(zip(names, readings, strict=True)))
+        result += _group_disagreements(numbers[0].group, dict(zip(names, numbers, strict=True)))
     return tuple(result)
 
 
@@ -32,11 +33,11 @@ def _disagreement(group: int | None, what: str, values: dict[str, Any]) -> list[
     return [] if _alike(list(values.values())) else [Disagreement(group, what, texts)]
 
 
-def _group_disagreements(index: int, readings: dict[str, Reading]) -> list[Disagreement]:
+def _group_disagreements(index: int, numbers: dict[str, GroupNumbers]) -> list[Disagreement]:
     result = list[Disagreement]()
-    turning = {name: one for name, one in readings.items() if one.turns}
+    turning = {name: one for name, one in numbers.items() if one.turns}
     for what in _COMPARED:
-        compared = readings if what in ("turns", "query_factor") else turning
+        compared = numbers if what in ("turns", "query_factor") else turning
         values: dict[str, Any] = {name: getattr(one, what) for name, one in compared.items()}
         if what in _FACTORS:
             values = {name: shown_factor(value) for name, value in values.items()}
@@ -73,6 +74,13 @@ def shown_error(error: PhaseError) -> str:
 def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two lists of frequencies agree to float32 precision."""
     return len(one) == len(other) and np.allclose(one, other, rtol=SAME, atol=0)
+
+
+def alike(one: GroupNumbers, other: GroupNumbers) -> bool:
+    """Whether two programs rotate a group alike, with the same factors."""
+    pairs = ((getattr(one, name), getattr(other, name)) for name in _ROTATION)
+    same = all(shown_factor(a) == shown_factor(b) for a, b in pairs)
+    return same and same_frequencies(one.frequencies, other.frequencies)
 
 
 def largest_ratio(frequencies: np.ndarray, first: np.ndarray) -> float:

@@ -13,8 +13,8 @@ from jaxpe.plans.families import REMOTE_CODE
 from jaxpe.plans.fields import ORIGINAL, SLIDING
 from jaxpe.plans.layers import LayerGroup
 from jaxpe.plans.options import LARGEST_HEAD
-from jaxpe.plans.programs.base import LOADS_CODE, Entry, Reader, UnreadableError
-from jaxpe.plans.result import LayerPlan, PhaseError, Program, Reading
+from jaxpe.plans.programs.base import LOADS_CODE, Entry, Program, UnreadableError
+from jaxpe.plans.result import GroupNumbers, LayerPlan, PhaseError, ProgramResult
 from jaxpe.plans.scaling import (
     PARAMETER_KINDS,
     ROPE_TYPES,
@@ -33,8 +33,8 @@ _DTYPES: dict[str, Any] = {
 }
 _SAME = 1e-9
 _NUMBERS = {name for name, kind in PARAMETER_KINDS.items() if kind in (float, list[float])}
-# Fields that a plan takes from a reading unchanged.
-_SHARED_FIELDS = sorted({*LayerPlan._fields} & {*Reading._fields} - {"pairing"})
+# Fields that a plan takes from the numbers of a program.
+_SHARED_FIELDS = sorted({*LayerPlan._fields} & {*GroupNumbers._fields} - {"pairing"})
 
 
 class ModelGroup(NamedTuple):
@@ -45,39 +45,43 @@ class ModelGroup(NamedTuple):
 
 
 def program_result(
-    reader: Reader, configuration: Configuration, model_groups: list[ModelGroup], length: int
-) -> Program:
+    program: Program, configuration: Configuration, model_groups: list[ModelGroup], length: int
+) -> ProgramResult:
     """Numbers of a program for all groups of layers, or its reason to refuse the configuration."""
     remote_code = any(model.family.since == REMOTE_CODE for model in configuration.models)
-    runs_it = remote_code and LOADS_CODE in reader.traits
-    evidence = "code of the model" if runs_it else reader.evidence
-    identity = reader.name, reader.versions, evidence, reader.traits
-    readings = list[Reading]()
+    runs_it = remote_code and LOADS_CODE in program.traits
+    evidence = "code of the model" if runs_it else program.evidence
+    identity = program.name, program.versions, evidence, program.traits
+    numbers = list[GroupNumbers]()
     try:
         for model in configuration.models:
             members = [(i, one.group) for i, one in enumerate(model_groups) if one.model is model]
             groups = tuple(group for _, group in members)
-            entries = reader.entries(configuration, model, groups) if groups else ()
+            entries = program.entries(configuration, model, groups) if groups else ()
             for (index, group), entry in zip(members, entries, strict=True):
-                readings.append(_reading(reader, configuration, model, index, group, entry, length))
-        longest = max((reader.longest(model) for model in configuration.models), default=math.nan)
+                numbers.append(
+                    _group_numbers(program, configuration, model, index, group, entry, length)
+                )
+        longest = max((program.longest(model) for model in configuration.models), default=math.nan)
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         if isinstance(error, InputError):
             raise
         clear = isinstance(error, ValueError)  # others carry messages of Python
-        return Program(*identity, str(error) if clear else f"{type(error).__name__} in its numbers")
-    return Program(*identity, None, longest, tuple(readings))
+        return ProgramResult(
+            *identity, str(error) if clear else f"{type(error).__name__} in its numbers"
+        )
+    return ProgramResult(*identity, None, longest, tuple(numbers))
 
 
-def _reading(
-    reader: Reader, configuration: Configuration, model: Model, index: int, group: LayerGroup,
+def _group_numbers(
+    program: Program, configuration: Configuration, model: Model, index: int, group: LayerGroup,
     entry: Entry | None, length: int,
-) -> Reading:  # fmt: skip
-    growth = reader.query_scaling(configuration, model, entry or {})
+) -> GroupNumbers:  # fmt: skip
+    growth = program.query_scaling(configuration, model, entry or {})
     growth = growth if growth is not None and growth.layers in ("all", group.kind) else None
     query_factor = 1.0 if growth is None else growth.at(length - 1)
     if entry is None:
-        return Reading(index, False, query_factor=query_factor, query_scaling=growth)
+        return GroupNumbers(index, False, query_factor=query_factor, query_scaling=growth)
     width = group.width or head_size(model)  # of layers that turn in this program alone
     scaled = entry_frequencies(entry, width, length, model.context)
     factor = scaled.attention_factor
@@ -90,7 +94,7 @@ def _reading(
         raise UnreadableError("it loads, but frequencies or a factor are 0, negative or infinite")
     frequencies = frequencies[frequencies > 0]
     scaling = entry if entry["rope_type"] != "default" else {}
-    return Reading(
+    return GroupNumbers(
         group=index,
         turns=True,
         rope_type=str(entry.get("named") or entry["rope_type"]),
@@ -100,10 +104,10 @@ def _reading(
         factor=float(scaling.get("factor") or math.nan),
         original=int(scaling.get(ORIGINAL) or 0),
         attention_factor=float(factor),
-        logit_factor=reader.logit_factor(model, group, entry),
+        logit_factor=program.logit_factor(model, group, entry),
         query_factor=query_factor,
         query_scaling=growth,
-        pairing=reader.pairing(model, group) or group.pairing or "",
+        pairing=program.pairing(model, group) or group.pairing or "",
         frequencies=frequencies,
     )
 
@@ -166,8 +170,8 @@ def _span(model: Model, group: LayerGroup) -> int:
     return 2**62 if local or group.window is None else group.window
 
 
-def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) -> LayerPlan:
-    """Plan of a group of layers with a program's numbers; without numbers if `reading` is None."""
+def layer_plan(model_group: ModelGroup, numbers: GroupNumbers | None, length: int) -> LayerPlan:
+    """Plan of a group of layers with a program's numbers; without numbers if `numbers` is None."""
     model, group = model_group
     span = _span(model, group)
     plan = LayerPlan(
@@ -175,19 +179,19 @@ def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) ->
         group.head_dim, place=group.place, pairing=group.pairing,
         trained=min(model.context, span), reach=min(length, span),
     )  # fmt: skip
-    if reading is None or not reading.turns:
-        scaled = ("query_factor", "query_scaling") if reading is not None else ()
-        return plan._replace(**{name: getattr(reading, name) for name in scaled})
-    width = group.width if reading.rope_type == "proportional" else reading.turning
-    unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
-    frequencies = reading.frequencies
+    if numbers is None or not numbers.turns:
+        scaled = ("query_factor", "query_scaling") if numbers is not None else ()
+        return plan._replace(**{name: getattr(numbers, name) for name in scaled})
+    width = group.width if numbers.rope_type == "proportional" else numbers.turning
+    unscaled = inverse_frequencies(width, base=numbers.base)[: len(numbers.frequencies)]
+    frequencies = numbers.frequencies
     sections = _sections(model, group, len(frequencies))
-    trained = min(reading.original or model.context, span)
+    trained = min(numbers.original or model.context, span)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
-        **{name: getattr(reading, name) for name in _SHARED_FIELDS},
+        **{name: getattr(numbers, name) for name in _SHARED_FIELDS},
         sections=sections,
         section_order=model.family.mrope.get("order", "") if sections else "",
         unscaled=unscaled,
@@ -209,7 +213,9 @@ def _sections(model: Model, group: LayerGroup, pairs: int) -> tuple[int, ...]:
         return pairs - pairs // 2, pairs // 2
     by_kind = model.fields.mapping("rope_parameters").get(group.name)
     entry = by_kind if isinstance(by_kind, dict) else model.entry
-    stated = entry.get("mrope_section") or (model.family.entry or {}).get("mrope_section")
+    entries = entry, model.family.entry or {}
+    names = "mrope_section", "xdrope_section"  # the second of Hunyuan
+    stated = next((one[name] for one in entries for name in names if one.get(name)), None)
     valid = isinstance(stated, list) and all(isinstance(one, int) for one in stated)
     return tuple(stated if valid else rule.get("sections", ()))
 

@@ -81,15 +81,3 @@ def vendor_value(model_type: str, context: int) -> Mapping[str, Any]:
     """Scaling that the vendor documents for a model type and its configured length; else empty."""
     values = _table().get("vendors", {}).get(model_type, ())
     return next((one for one in values if one["context"] == context), {})
-
-
-def auto_class(model_type: str) -> str:
-    """Class of transformers that loads a model of a type; "none" if it has none.
-
-    >>> auto_class("qwen3"), auto_class("qwen3_vl")
-    ('AutoModelForCausalLM', 'AutoModelForImageTextToText')
-    """
-    classes = _table()["auto"].items()
-    loadable = not model_type or find_family(model_type) is not None or part_types(model_type)
-    rest = "AutoModelForCausalLM" if loadable else "none"
-    return next((name for name, types in classes if model_type in types), rest)

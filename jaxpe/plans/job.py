@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +28,9 @@ from jaxpe.plans.evaluation import (
 )
 from jaxpe.plans.layers import LayerGroup, layer_groups
 from jaxpe.plans.options import RopeOptions
-from jaxpe.plans.programs.table import choose_readers
-from jaxpe.plans.result import LayerPlan, Program, RopeAnalysis
+from jaxpe.plans.programs.keys import unjudged_keys
+from jaxpe.plans.programs.table import choose_programs
+from jaxpe.plans.result import LayerPlan, ProgramResult, RopeAnalysis
 
 _ROTARY = re.compile("rope|rotary|theta")  # in names of keys
 
@@ -59,23 +60,13 @@ class RopeConfig(NamedTuple):
         >>> plan[0].kind, plan[0].turning, plan[0].pairing
         ('rotary', 64, 'half')
         """
-        reader = choose_readers(program, self.configuration.form)[0]
+        rules = choose_programs(program, self.configuration.form)[0]
         length = length or self.options.length or longest_context(self.configuration)
         groups = _model_groups(self.configuration)
-        result = program_result(reader, self.configuration, groups, length)
+        result = program_result(rules, self.configuration, groups, length)
         if result.problem is not None:
-            raise InputError(f"{reader.name} refuses {self.configuration.source}: {result.problem}")
-        plans = _plans(self.configuration.models, groups, result, length)
-        original = max((one.trained for one in plans if one.rope_type == "longrope"), default=0)
-        if not original:
-            return plans
-        length = original if length > original else original + 1  # the other list of LongRoPE
-        result = program_result(reader, self.configuration, groups, length)
-        others = _plans(self.configuration.models, groups, result, length)
-        return tuple(
-            one._replace(other_list=other.frequencies) if one.rope_type == "longrope" else one
-            for one, other in zip(plans, others, strict=True)
-        )
+            raise InputError(f"{rules.name} refuses {self.configuration.source}: {result.problem}")
+        return _plans(self.configuration.models, groups, result, length)
 
 
 def read_config(
@@ -159,15 +150,15 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
     configuration = read_configuration(options)
     length = options.length or longest_context(configuration)
     model_groups = _model_groups(configuration)
-    newest, *_ = choose_readers(None, configuration.form)  # the reference for all others
-    readers = dict.fromkeys([newest, *choose_readers(options.readers, configuration.form)])
-    programs = tuple(program_result(one, configuration, model_groups, length) for one in readers)
-    reading = [one for one in programs if one.problem is None]
+    newest, *_ = choose_programs(None, configuration.form)  # the reference for all others
+    chosen = dict.fromkeys([newest, *choose_programs(options.programs, configuration.form)])
+    programs = tuple(program_result(one, configuration, model_groups, length) for one in chosen)
+    accepting = [one for one in programs if one.problem is None]
     asked = options.scaling is not None or configuration.form == "options"
-    if asked and not reading:
+    if asked and not accepting:
         raise InputError(f"no program reads these options: {programs[0].problem}")
-    most = reading and (reading[0] is programs[0] or 2 * len(reading) >= len(programs))
-    first = reading[0] if most else None
+    most = accepting and (accepting[0] is programs[0] or 2 * len(accepting) >= len(programs))
+    first = accepting[0] if most else None
     groups = _plans(configuration.models, model_groups, first, length)
     reason = _why_not_judged(configuration, bool(groups))
     analysis = RopeAnalysis(
@@ -180,12 +171,19 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
         length=length,
         groups=groups,
         towers=_tower_plans(configuration, length),
-        readers=programs,
+        programs=programs,
         disagreements=disagreements(programs),
-        unread=unread_fields(configuration),
+        unread=(*unread_fields(configuration), *_unread_keys(configuration)),
         numbers_of="" if first is None else first.name,
     )
     return configuration, analysis
+
+
+def _unread_keys(configuration: Configuration) -> Iterator[str]:
+    """Names of the keys of scaling entries whose effect is not judged."""
+    for model in configuration.models if configuration.form != "gguf" else ():
+        name = "rope_scaling" if model.fields.stated.get("rope_scaling") else "rope_parameters"
+        yield from (f"{name}.{key}" for key in unjudged_keys(model) if model.has_rules)
 
 
 def longest_context(configuration: Configuration) -> int:
@@ -217,19 +215,19 @@ def _tower_plans(configuration: Configuration, length: int) -> tuple[LayerPlan, 
     """Layers of vision and audio models, as the newest program reads them."""
     towers = configuration._replace(models=configuration.towers)
     groups = _model_groups(towers)
-    newest = choose_readers(None, configuration.form)[0]
+    newest = choose_programs(None, configuration.form)[0]
     result = program_result(newest, towers, groups, length)
     return _plans(towers.models, groups, result, length)
 
 
 def _plans(
-    models: tuple[Model, ...], groups: list[ModelGroup], program: Program | None, length: int
+    models: tuple[Model, ...], groups: list[ModelGroup], program: ProgramResult | None, length: int
 ) -> tuple[LayerPlan, ...]:
-    readings = (program.readings if program is not None else ()) or [None] * len(groups)
+    numbers = (program.numbers if program is not None else ()) or [None] * len(groups)
     longest = max((one.model.context for one in groups), default=0)
     lengths = (min(length, one.model.context) if length <= longest else length for one in groups)
-    rows = zip(groups, readings, lengths, strict=True)
-    plans = [layer_plan(one, reading, limit) for one, reading, limit in rows]
+    rows = zip(groups, numbers, lengths, strict=True)
+    plans = [layer_plan(one, computed, limit) for one, computed, limit in rows]
     return (*plans, *(plan for model in models for plan in axial_plans(model, length)))
 
 

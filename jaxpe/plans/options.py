@@ -22,7 +22,7 @@ class RopeOptions:
         context: max_position_embeddings, replacing the configuration's.
         length: longest text to judge, such as 131072 (on the command line also 128k); default:
             the configuration's length.
-        readers: comma-separated programs to compare with the newest transformers, such as
+        programs: comma-separated programs to compare with the newest transformers, such as
             "transformers 4,vLLM"; default: all.
         revision: branch, tag or commit of a name such as Qwen/Qwen3-8B.
     """
@@ -33,7 +33,7 @@ class RopeOptions:
     head_dim: int | None = None
     context: int | None = None
     length: int | None = None
-    readers: str | None = None
+    programs: str | None = None
     revision: str | None = None
 
     def check(self) -> None:

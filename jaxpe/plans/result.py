@@ -57,7 +57,6 @@ class LayerPlan(NamedTuple):
         frequencies: ω_k of the rotated entries in radians per position, for the longest text,
             `[turning / 2]`; for axial layers one array per axis.
         unscaled: ω_k before scaling.
-        other_list: ω_k of the other list of LongRoPE, of shorter or longer texts; empty for others.
         trained: number of training positions before scaling, at most the window.
         reach: number of positions of the longest text, at most the window.
         never_round: number of frequencies that never complete a rotation in `trained` positions,
@@ -92,7 +91,6 @@ class LayerPlan(NamedTuple):
     query_scaling: QueryScaling | None = None
     frequencies: np.ndarray | tuple[np.ndarray, ...] = np.zeros(0)
     unscaled: np.ndarray = np.zeros(0)
-    other_list: np.ndarray = np.zeros(0)
     trained: int = 0
     reach: int = 0
     never_round: int = 0
@@ -108,7 +106,7 @@ class LayerPlan(NamedTuple):
         return self.kind == "rotary" and self.turning > 0
 
 
-class Reading(NamedTuple):
+class GroupNumbers(NamedTuple):
     """Numbers that one program computes for one group of layers.
 
     Attributes:
@@ -144,7 +142,7 @@ class Reading(NamedTuple):
     scaling: RopeScaling | None = None
 
 
-class Program(NamedTuple):
+class ProgramResult(NamedTuple):
     """A program, and its numbers by group of layers.
 
     Attributes:
@@ -155,7 +153,7 @@ class Program(NamedTuple):
         traits: traits that findings depend on; see `jaxpe.plans.programs.base`.
         problem: reason why the program refuses the configuration; None if it reads it.
         longest: longest text that the program allows by default; NaN if it refuses.
-        readings: numbers by group; empty if it refuses.
+        numbers: numbers by group; empty if it refuses.
     """
 
     name: str
@@ -164,7 +162,7 @@ class Program(NamedTuple):
     traits: tuple[str, ...]
     problem: str | None = None
     longest: float = math.nan
-    readings: tuple[Reading, ...] = ()
+    numbers: tuple[GroupNumbers, ...] = ()
 
 
 class PhaseError(NamedTuple):
@@ -192,7 +190,7 @@ class Disagreement(NamedTuple):
 
     Attributes:
         group: index of the group of layers; None for a quantity of the whole model.
-        what: field of `Reading`, or "problem" or "longest".
+        what: field of `GroupNumbers`, or "problem" or "longest".
         values: value of each program, as text.
     """
 
@@ -224,14 +222,12 @@ class Recipe(NamedTuple):
     """Setting for a longer text, ready to paste.
 
     Attributes:
-        program: program that it is for.
+        program: program that it is for, or "config.json" for every program.
         text: command, call or part of a file.
-        note: versions of the program that it holds for, and why; empty if any version listed does.
     """
 
     program: str
     text: str
-    note: str = ""
 
 
 class RopeAnalysis(NamedTuple):
@@ -247,7 +243,7 @@ class RopeAnalysis(NamedTuple):
         length: longest text that was judged.
         groups: groups of layers, in the order of their first layers.
         towers: groups of layers of the other models of the file, such as a vision tower.
-        readers: programs and their numbers, the newest transformers first.
+        programs: programs and their numbers, the newest transformers first.
         precision: phase errors of the group that reaches furthest, at doubling lengths up to the
             longest.
         disagreements: quantities that programs compute differently.
@@ -268,7 +264,7 @@ class RopeAnalysis(NamedTuple):
     length: int
     groups: tuple[LayerPlan, ...]
     towers: tuple[LayerPlan, ...]
-    readers: tuple[Program, ...]
+    programs: tuple[ProgramResult, ...]
     precision: tuple[PhaseError, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -287,6 +283,6 @@ class RopeAnalysis(NamedTuple):
         return max(self.turning, key=lambda group: group.reach, default=None)
 
     @property
-    def accepted_by(self) -> list[Program]:
+    def accepted_by(self) -> list[ProgramResult]:
         """Programs that read the configuration without refusing it."""
-        return [program for program in self.readers if program.problem is None]
+        return [program for program in self.programs if program.problem is None]

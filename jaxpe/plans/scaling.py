@@ -30,7 +30,7 @@ def inverse_frequencies(dim: int, *, base: Scalar = 10_000.0) -> Float[Any, " ha
     """
     if dim < 2 or dim % 2:
         raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
-    if not (_is_traced(base > 0) or base > 0):
+    if not (is_traced(base > 0) or base > 0):
         raise ValueError(f"base must be positive, not {base}")
     return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
@@ -98,7 +98,7 @@ class DynamicScaling(NamedTuple):
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
         ratio = _required_length(length, self) / self.original_max_position_embeddings
-        ratio = _namespace(ratio).maximum(ratio, 1.0)
+        ratio = namespace(ratio).maximum(ratio, 1.0)
         return RopeFrequencies(_ntk(dim, base, self.factor * ratio - self.factor + 1))
 
 
@@ -159,9 +159,9 @@ class YarnScaling(NamedTuple):
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries, and the attention factor."""
         parts = NtkByPartsScaling(*(getattr(self, name) for name in NtkByPartsScaling._fields))
-        log = 0.1 * _log(_namespace(self.factor).maximum(self.factor, 1.0))
+        log = 0.1 * _log(namespace(self.factor).maximum(self.factor, 1.0))
         factor = log + 1.0
-        if all(_is_traced(scale) or scale for scale in (self.mscale, self.mscale_all_dim)):
+        if all(is_traced(scale) or scale for scale in (self.mscale, self.mscale_all_dim)):
             factor = (log * self.mscale + 1.0) / (log * self.mscale_all_dim + 1.0)
         if self.attention_factor is not None:
             factor = _plain(self.attention_factor)
@@ -192,7 +192,7 @@ class Llama3Scaling(NamedTuple):
         turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
         width = self.high_freq_factor - self.low_freq_factor
         above = turns - self.low_freq_factor
-        ramp = _is_traced(width) or width > 0
+        ramp = is_traced(width) or width > 0
         fast = (above / width).clip(0.0, 1.0) if ramp else (above >= 0).astype(float)
         return RopeFrequencies((1 - fast) * inverse / self.factor + fast * inverse)
 
@@ -228,12 +228,12 @@ class LongRopeScaling(NamedTuple):
                 )
         inverse = inverse_frequencies(dim, base=base)
         factors = (self.short_factor, self.long_factor)
-        short, long = (inverse / _namespace(factor).asarray(factor) for factor in factors)
+        short, long = (inverse / namespace(factor).asarray(factor) for factor in factors)
         beyond = _required_length(length, self) > self.original_max_position_embeddings
-        chosen = _namespace(beyond, short, long).where(beyond, long, short)
-        log = _log(_namespace(self.factor).maximum(self.factor, 1.0))
+        chosen = namespace(beyond, short, long).where(beyond, long, short)
+        log = _log(namespace(self.factor).maximum(self.factor, 1.0))
         square = 1.0 + log / math.log(self.original_max_position_embeddings)
-        computed = _namespace(square).sqrt(square)
+        computed = namespace(square).sqrt(square)
         factor = computed if self.attention_factor is None else self.attention_factor
         return RopeFrequencies(chosen, _plain(factor))
 
@@ -257,114 +257,12 @@ class ProportionalScaling(NamedTuple):
         inverse = inverse_frequencies(dim, base=base) / self.factor
         turning = int(self.fraction * dim // 2)
         kept = np.arange(dim // 2) < turning
-        return RopeFrequencies(_namespace(inverse).where(kept, inverse, 0.0))
-
-
-class ResonanceScaling(NamedTuple):
-    """Resonance scaling: wavelengths rounded to whole positions (Wang et al. 2024).
-
-    ω becomes 2π/round(2π/ω). Each phase then repeats after a whole number of positions, so longer
-    texts have no phases that training has not seen. The frequencies may come from another scaling,
-    such as YaRN.
-
-    Attributes:
-        scaling: scaling whose wavelengths are rounded; None for plain RoPE.
-    """
-
-    scaling: "RopeScaling | None" = None
-
-    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
-        scaling = self.scaling or LinearScaling(1.0)
-        scaled = scaling.frequencies(dim, base, length)
-        library = _namespace(scaled.inverse)
-        wavelengths = library.maximum(library.round(2 * np.pi / scaled.inverse), 1)
-        return scaled._replace(inverse=2 * np.pi / wavelengths)
-
-
-class ClippedScaling(NamedTuple):
-    """Clipped RoPE (CoPE): the slowest frequencies fade to zero (Li et al. 2026).
-
-    The n slowest frequencies are multiplied by (1 + cos(π j/(n − 1)))/2, j = 0..n − 1, as in the
-    authors' code, which takes n = 20 of 64. Without `smooth` they are zero: hard clipping. With n =
-    dim/2 − `critical_dimension` that is high-frequency RoPE (HoPE, Chen et al. 2024). `cope` is
-    another encoding, contextual position encoding.
-
-    Attributes:
-        clipped: n, number of clipped frequencies.
-        smooth: whether they fade, instead of being zero.
-    """
-
-    clipped: int
-    smooth: bool = True
-
-    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
-        inverse = inverse_frequencies(dim, base=base)
-        if not 0 <= self.clipped <= dim // 2:
-            raise ValueError(f"clipped is {self.clipped}: pass 0 to {dim // 2}, all frequencies")
-        weights = np.ones(dim // 2)
-        taper = (1 + np.cos(np.linspace(0.0, np.pi, self.clipped))) / 2
-        weights[dim // 2 - self.clipped :] = taper if self.smooth else 0.0
-        return RopeFrequencies(inverse * weights)
-
-
-class RiflexScaling(NamedTuple):
-    """RIFLEx: the frequency whose turns a longer video would repeat is reduced (Zhao et al. 2025).
-
-    The intrinsic frequency has the period nearest to N, the first frame that the model repeats,
-    Eq. (7). If L frames exceed its period it becomes 0.9·2π/L, Eq. (8): they fit within 90 % of a
-    turn, as in the authors' code. It is meant for the coordinate of time.
-
-    Attributes:
-        repetition: N, frames of the latent video after which the model repeats itself.
-        target: L, frames to generate.
-        share: share of a turn that they take.
-    """
-
-    repetition: float
-    target: int
-    share: float = 0.9
-
-    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
-        inverse = inverse_frequencies(dim, base=base)
-        library = _namespace(inverse, self.repetition, self.target, self.share)
-        periods = library.round(2 * np.pi / inverse)
-        intrinsic = np.arange(dim // 2) == library.abs(periods - self.repetition).argmin()
-        reduced = self.share * 2 * np.pi / self.target
-        return RopeFrequencies(library.where(intrinsic & (self.target > periods), reduced, inverse))
-
-
-class DypeScaling(NamedTuple):
-    """DyPE: NTK-aware scaling that fades over the diffusion time t (Issachar et al. 2025).
-
-    The factor of `NtkScaling` is s^(λ_s t^λ_t), and at least 1. Noise, t = 1, has more than the
-    full scaling, and the finished image, t = 0, has none. Build the encoding at each step; t may be
-    traced. This is the authors' variant "ntk" with DyPE, whose λ_s and λ_t are 2.
-
-    Attributes:
-        factor: s, positions along an axis over positions in training.
-        time: t, 1 for noise and 0 for the image.
-        strength: λ_s.
-        exponent: λ_t.
-    """
-
-    factor: float
-    time: float
-    strength: float = 2.0
-    exponent: float = 2.0
-
-    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries at time t."""
-        factor = self.factor ** (self.strength * self.time**self.exponent)
-        return RopeFrequencies(_ntk(dim, base, _namespace(factor).maximum(factor, 1.0)))
+        return RopeFrequencies(namespace(inverse).where(kept, inverse, 0.0))
 
 
 RopeScaling = (
     LinearScaling | NtkScaling | DynamicScaling | NtkByPartsScaling | YarnScaling | Llama3Scaling
-    | LongRopeScaling | ProportionalScaling | ResonanceScaling | ClippedScaling | RiflexScaling
-    | DypeScaling
+    | LongRopeScaling | ProportionalScaling
 )  # fmt: skip
 
 ROPE_TYPES: dict[str, type] = {
@@ -393,38 +291,6 @@ PARAMETER_KINDS: dict[str, Any] = {
     },
     "rope_theta": float, "partial_rotary_factor": float, "rope_type": str, "type": str,
 }  # fmt: skip
-
-# Fields whose numbers must be positive.
-_POSITIVE = (
-    "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
-    "short_factor", "long_factor", "fraction", "repetition", "target", "share",
-)  # fmt: skip
-
-
-def check_scaling(scaling: object) -> None:
-    """Raise `ValueError` for a scaling with invalid numbers."""
-    if not isinstance(scaling, RopeScaling):
-        raise ValueError(
-            f"scaling is {scaling!r}: pass one such as LinearScaling(4.0), or a rope_parameters "
-            "entry to rope_from_hf"
-        )
-    if isinstance(scaling, ResonanceScaling):
-        return None if scaling.scaling is None else check_scaling(scaling.scaling)
-    name = type(scaling).__name__
-    parameters = {key: x for key, x in scaling._asdict().items() if not _is_traced(x)}
-    for field in _POSITIVE:
-        values = np.asarray(1.0 if parameters.get(field) is None else parameters[field], np.float64)
-        if not np.all((values > 0) & np.isfinite(values)):
-            raise ValueError(f"{name}: {field} must be positive, not {parameters[field]}")
-    if not 0 <= parameters.get("time", 0.0) <= 1:
-        raise ValueError(f"{name}: time is {parameters['time']}: pass 1 for noise, 0 for the image")
-    if parameters.get("original_max_position_embeddings", 2) < 2:
-        raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
-    for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
-        if float(parameters.get(high, math.inf)) < float(parameters.get(low, 0)):
-            raise ValueError(
-                f"{name}: {high} ({parameters[high]}) must not be below {low} ({parameters[low]})"
-            )
 
 
 def scaling_from_hf(
@@ -493,41 +359,13 @@ def partial_rotary_factor(parameters: Mapping[str, Any]) -> float:
     return 1.0 if share is None else float(share)
 
 
-def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict[str, Any]:
-    """Entry of `rope_parameters` that makes Hugging Face compute the frequencies of a scaling.
-
-    Hugging Face has no static "ntk", which becomes a larger `rope_theta`. It has no "ntk_by_parts",
-    which becomes "yarn" with an attention factor of 1.
-
-    >>> scaling_to_hf(LinearScaling(4.0), dim=64, base=1e4)
-    {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 10000.0}
-    """
-    if scaling is None:
-        return {"rope_type": "default", "rope_theta": base}
-    if not isinstance(scaling, tuple(ROPE_TYPES.values())):
-        name = type(scaling).__name__
-        raise ValueError(f"Hugging Face has no type for {name}: no entry can express it")
-    if isinstance(scaling, NtkScaling):
-        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 for every base
-        return {"rope_type": "default", "rope_theta": base * scaling.factor**power}
-    parameters = {key: value for key, value in scaling._asdict().items() if value is not None}
-    if isinstance(scaling, NtkByPartsScaling):
-        return {"rope_type": "yarn", **parameters, "attention_factor": 1.0, "rope_theta": base}
-    if isinstance(scaling, ProportionalScaling):
-        parameters["partial_rotary_factor"] = parameters.pop("fraction")
-    for name in {"short_factor", "long_factor"} & set(parameters):
-        parameters[name] = list(parameters[name])
-    kind = next(kind for kind, cls in ROPE_TYPES.items() if isinstance(scaling, cls))
-    return {"rope_type": kind, **parameters, "rope_theta": base}
-
-
 def _ntk(dim: int, base: Scalar, factor: Any) -> Frequencies:
     """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
 
     The second form loses no digits in float32, for a traced factor. With d = 2 the only frequency
     is 1, for every base.
     """
-    library = _namespace(base, factor)
+    library = namespace(base, factor)
     factor = np.float64(factor) if library is np else library.asarray(factor, (base * factor).dtype)
     exponents = library.asarray(-np.arange(0, dim, 2) / max(dim - 2, 1), factor.dtype)
     return library.asarray(inverse_frequencies(dim, base=base), factor.dtype) * factor**exponents
@@ -542,7 +380,7 @@ def _ramp(dim: int, base: Scalar, scaling: NtkByPartsScaling) -> Frequencies:
         return dim * _log(original / (rotations * 2 * math.pi)) / (2 * _log(base))
 
     low, high = turning(scaling.beta_fast), turning(scaling.beta_slow)
-    library = _namespace(low, high)
+    library = namespace(low, high)
     if scaling.truncate:
         low, high = library.floor(low), library.ceil(high)
     low, high = library.maximum(low, 0), library.minimum(high, dim - 1)
@@ -555,23 +393,24 @@ def _required_length(length: Length, scaling: RopeScaling) -> Length:
     if length is None:
         name = type(scaling).__name__
         raise ValueError(f"{name} depends on the length of the sequence: pass `length`")
-    return int(length) if _namespace(length) is np else length
+    return int(length) if namespace(length) is np else length
 
 
-def _namespace(*values: Any) -> Any:
+def namespace(*values: Any) -> Any:
     """Module of the functions of values: jax.numpy if any is an array of JAX, else NumPy."""
     modules = (x.__array_namespace__() for x in values if hasattr(x, "__array_namespace__"))
     return next((module for module in modules if module is not np), np)
 
 
-def _is_traced(value: Any) -> bool:
+def is_traced(value: Any) -> bool:
+    """Whether a value is traced by JAX, without an import of JAX."""
     return "jax" in sys.modules and isinstance(value, sys.modules["jax"].core.Tracer)
 
 
 def _plain(value: Scalar) -> Scalar:
     """A number as a float, unless traced."""
-    return value if _is_traced(value) else float(value)
+    return value if is_traced(value) else float(value)
 
 
 def _log(value: Scalar) -> Scalar:
-    return _namespace(value).log(value) if _is_traced(value) else math.log(value)
+    return namespace(value).log(value) if is_traced(value) else math.log(value)

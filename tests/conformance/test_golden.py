@@ -169,7 +169,7 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
     written, refused = 0, []
     for index, fields in enumerate(configurations()):
         try:
-            write(fields, readers="transformers")
+            write(fields, programs="transformers")
         except NotJudgedError:
             continue
         except InputError as error:

@@ -94,12 +94,7 @@ BY_KIND = {
     "yarn": (28, 1, 4),
     "llama3": (21, 1, 4),  # 4 turns at k = 10.5
     "longrope": (31, 1, 4),
-    "longrope2": (31, 1, 4),
     "proportional": (8, 1, np.inf),
-    "clipped": (9, 1, np.inf),  # of 10, as 20 of 64 in the paper, and the first by nothing
-    "high_frequency": (16, 1, np.inf),  # one turn at k = 15.3
-    "riflex": (1, 1, 2048 / (0.9 * 2 * np.pi * 10_000 ** (15 / 32))),
-    "dype": (31, 1, 2),  # 4 to the power 2 · 0.5²
 }
 
 

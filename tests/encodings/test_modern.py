@@ -13,7 +13,9 @@ import jaxpe
 from jaxpe import encodings
 from jaxpe.encodings import (
     EncodingSizes,
+    ResonanceScaling,
     Rows,
+    YarnScaling,
     catalogue,
     chain,
     identity,
@@ -30,7 +32,6 @@ from jaxpe.nn import (
     padded_positions,
     parameter_count,
 )
-from jaxpe.plans.scaling import ResonanceScaling, YarnScaling
 from tests.nn.models import shapes_of
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4

@@ -181,8 +181,6 @@ OPTIONS: dict[str, Option] = {
     **of_scaling("LongRopeScaling", {"long_factor": FOUR}, short_factor=FOUR, **SHORT),
     **of_scaling("LongRopeScaling", {"short_factor": FOUR}, long_factor=FOUR, **LONG),
     **of_scaling("ProportionalScaling", {"factor": 4.0}, fraction=0.5),
-    **of_scaling("RiflexScaling", {"share": 0.7}, repetition=6.0, target=12),
-    **of_scaling("DypeScaling", {"time": 0.5, "strength": 1.5}, factor=4.0),
 }
 FROZEN = ("random_fixed scale",)  # its parameters receive no gradient
 

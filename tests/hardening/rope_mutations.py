@@ -24,7 +24,7 @@ STORED = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "parity" / "rope_mutations.json.gz").read_bytes())
 )
 CONFIGURATIONS = STORED["configurations"]
-READER = "transformers 5.24"
+PROGRAM = "transformers 5.24"
 WINDOWED = ("sliding_attention", "hybrid_sliding")
 
 
@@ -51,7 +51,7 @@ def analysis(fields):
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(fields))
         try:
-            return explain_rope(RopeOptions(config=str(path), readers=READER))
+            return explain_rope(RopeOptions(config=str(path), programs=PROGRAM))
         except InputError as error:
             return str(error).replace(folder, "")
 
@@ -71,7 +71,7 @@ def verdict(found, truth, change=None, before=()):
         return "refused" if "error" in truth or named else "wrong"
     if found.status == "not judged":
         return "not judged"
-    program = found.readers[0]
+    program = found.programs[0]
     if program.problem is not None:
         return "refused" if "error" in truth else "wrong"
     if "error" not in truth and not differences(found, truth):
@@ -154,8 +154,8 @@ def main():
 
 def _print(name, change, found, truth):
     print(name, "|", json.dumps(change))
-    if isinstance(found, str) or found.readers[0].problem:
-        print("   refused:", found if isinstance(found, str) else found.readers[0].problem)
+    if isinstance(found, str) or found.programs[0].problem:
+        print("   refused:", found if isinstance(found, str) else found.programs[0].problem)
         print("   truth:", str(truth)[:150])
     else:
         print("  ", truth["error"] if "error" in truth else differences(found, truth)[:2])

@@ -73,7 +73,7 @@ def written(fields: Mapping[str, Any], folder: Path, length: int | None = None) 
     """Options that read the fields, from a file, as the newest transformers does."""
     path = folder / "config.json"
     path.write_text(json.dumps(fields))
-    return RopeOptions(config=str(path), readers="transformers 5.24", length=length)
+    return RopeOptions(config=str(path), programs="transformers 5.24", length=length)
 
 
 def _verdict(
@@ -88,7 +88,7 @@ def _verdict(
         return Verdict(model_type, variation, "refused", (str(error),), rotates)
     if found.status != "judged":
         return Verdict(model_type, variation, "not judged", (), rotates)
-    problem = found.readers[0].problem
+    problem = found.programs[0].problem
     if problem is not None:
         return Verdict(model_type, variation, "refused", (problem,), rotates)
     differences = _differences(groups, found)

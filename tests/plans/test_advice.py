@@ -2,18 +2,16 @@
 
 import itertools
 import json
-import re
 import shlex
 
 import pytest
 
 from jaxpe.plans import RopeOptions, explain_rope
-from jaxpe.plans.families import auto_class
-from jaxpe.plans.programs.table import choose_readers
 from tests.plans.conftest import read
 
 PUBLISHED = read("published")
 QWEN3 = PUBLISHED["Qwen3 8B"]
+NEWEST, VLLM, SGLANG = "transformers 5.24", "vLLM 0.33", "SGLang 0.5.23"
 _YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
 _SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "num_hidden_layers": 12}
 OLMO3 = {
@@ -101,11 +99,8 @@ def read_once(patch):
 
 def patch_of(recipe):
     """Fields that a recipe sets: in the file, or in the configuration of a program."""
-    if recipe.program == "config.json":
+    if recipe.text.startswith("{"):
         return json.loads(recipe.text)
-    if recipe.text.startswith("AutoModel"):
-        (arguments,) = re.fullmatch(r"\w+\.from_pretrained\('MODEL', (.*)\)", recipe.text).groups()
-        return read_once(eval(f"dict({arguments})", {"dict": dict}))
     flags = dict(itertools.pairwise(shlex.split(recipe.text)))
     if "--rope-scale" in flags:  # of a .gguf, made from the file as it is
         return {"rope_scaling": {
@@ -139,15 +134,15 @@ def test_each_recipe_gives_what_it_promises(name, explain):
     for recipe in before.recipes:
         after = explain(applied(fields, recipe), length=promised["max_position_embeddings"])
         file = recipe.program == "config.json"
-        readers = choose_readers(None if file else recipe.program, "config.json")
-        wanted = {one.name for one in (readers[:1] if file else readers)}
-        for program in (one for one in after.readers if one.name in wanted):
+        for program in (
+            one for one in after.programs if one.name in (recipe.program, file and NEWEST)
+        ):
             assert program.problem is None
-            assert [(one.turns, one.turning) for one in program.readings] == turned
-            assert [one.base for one in program.readings] == pytest.approx(bases, nan_ok=True)
-            widest = program.readings[before.groups.index(before.widest)]
+            assert [(one.turns, one.turning) for one in program.numbers] == turned
+            assert [one.base for one in program.numbers] == pytest.approx(bases, nan_ok=True)
+            widest = program.numbers[before.groups.index(before.widest)]
             assert (widest.rope_type, widest.factor, widest.original) == goal
-            for plan, one in zip(before.groups, program.readings, strict=True):
+            for plan, one in zip(before.groups, program.numbers, strict=True):
                 if plan.window:  # which no longer text exceeds
                     assert one.rope_type == plan.rope_type
 
@@ -181,29 +176,12 @@ def test_programs_that_cannot_do_it_have_no_recipe(explain):
     programs = {name: {one.program for one in explain(fields, length=length).recipes}
                 for name, (fields, length) in CASES.items()}  # fmt: skip
     assert programs["plain"] == {
-        "config.json", "transformers 5", "transformers 4", "vLLM", "SGLang", "llama.cpp",
+        "config.json", "transformers 4.57", VLLM, SGLANG, "llama.cpp",
     }  # fmt: skip
-    assert not {"llama.cpp", "transformers 4"} & programs["Bailing"]
-    assert "SGLang" not in programs["Gemma 3"]
-    assert "vLLM" not in programs["MiMo"]
-    assert "transformers 5.24" in programs["OLMo 3"]
-    assert programs["Qwen3-Omni"] == {"config.json", "vLLM"}
-
-
-def test_the_first_version_4_that_reads_the_length_before_scaling_is_told(explain):
-    """4.45 to 4.50 take L0 = max_position_embeddings, as version 4 does for an entry without L0."""
-    fields = {"model_type": "qwen2", **_SIZES, "max_position_embeddings": 32_768, "rope_theta": 1e6}
-    notes = {one.program: one.note for one in explain(fields, length=131_072).recipes}
-    assert [name for name, note in notes.items() if note] == ["transformers 4"]
-    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
-    new, old = (
-        explain({**fields, "max_position_embeddings": 131_072, "rope_scaling": entry},
-                readers="transformers 4.57").readers[-1].readings[0].frequencies
-        for entry in (scaled, {"rope_type": "yarn", "factor": 4.0})
-    )  # fmt: skip
-    assert ((old / new - 1) > 1e-6).sum() == 23
-    assert (old / new).max() == pytest.approx(2.24, abs=0.005)
-    assert all(word in notes["transformers 4"] for word in ("4.51", "23 of 64", "2.24"))
+    assert not {"llama.cpp", "transformers 4.57"} & programs["Bailing"]
+    assert SGLANG not in programs["Gemma 3"]
+    assert VLLM not in programs["MiMo"]
+    assert programs["Qwen3-Omni"] == {"config.json", VLLM}
 
 
 HUNYUAN = {"model_type": "hunyuan_v1_dense", **_SIZES, "max_position_embeddings": 262_144,
@@ -248,17 +226,7 @@ def test_a_name_is_quoted(tmp_path):
     path.write_text(json.dumps(QWEN3))
     found = explain_rope(RopeOptions(config=str(path), length=131_072))
     texts = {one.program: one.text for one in found.recipes}
-    assert shlex.split(texts["vLLM"])[2] == str(path)
-    assert repr(str(path)) in texts["transformers 5"]
-
-
-def test_calls_name_the_class_that_has_the_type(explain):
-    """Mappings of transformers 5.24."""
-    assert auto_class("modernbert") == "AutoModelForMaskedLM"
-    assert auto_class("mistral3") == "AutoModelForImageTextToText"
-    assert auto_class("internvl_chat") == auto_class("step3p5") == "none"
-    texts = [one.text for one in explain(QWEN25_VL, length=131_072).recipes]
-    assert texts[1].startswith("AutoModelForImageTextToText.from_pretrained('MODEL', text_config=")
+    assert shlex.split(texts[VLLM])[2] == str(path)
 
 
 def test_a_file_of_gguf_has_the_command_of_llama_cpp(gguf_file):
@@ -277,8 +245,8 @@ def test_classes_without_scalings_compute_none(kind, explain):
     """transformers 5.24 ignores a scaling in two of these classes and refuses it in one."""
     found = explain({"model_type": kind, **_SIZES, "position_embedding_type": "rotary",
                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}})  # fmt: skip
-    (new,) = (one for one in found.readers if one.name.startswith("transformers 5.24"))
+    (new,) = (one for one in found.programs if one.name.startswith("transformers 5.24"))
     if kind == "recurrent_gemma":
         assert new.problem
     else:
-        assert {one.rope_type for one in new.readings if one.turns} == {"default"}
+        assert {one.rope_type for one in new.numbers if one.turns} == {"default"}

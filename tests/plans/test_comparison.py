@@ -7,18 +7,18 @@ import pytest
 
 from jaxpe.plans.comparison import disagreements, largest_ratio, same_frequencies
 from jaxpe.plans.evaluation import phase_errors
-from jaxpe.plans.result import Program, Reading
+from jaxpe.plans.result import GroupNumbers, ProgramResult
 
 W = np.array([1.0, 0.1, 0.01])
-USUAL = Reading(0, True, "yarn", 1e4, 6, 4.0, 4096, 1.2, 1.5, 1.0, None, "half", W)
+USUAL = GroupNumbers(0, True, "yarn", 1e4, 6, 4.0, 4096, 1.2, 1.5, 1.0, None, "half", W)
 
 
 def differences(*changes, longest=(1000, 1000), problems=(None, None)):
     """Disagreements of program "a", as usual, and "b", with changes."""
-    readings = (USUAL, USUAL._replace(**dict(changes)))
+    pair = (USUAL, USUAL._replace(**dict(changes)))
     programs = [
-        Program(name, "", "", (), problem, length, () if problem else (reading,))
-        for name, problem, length, reading in zip("ab", problems, longest, readings, strict=True)
+        ProgramResult(name, "", "", (), problem, length, () if problem else (numbers,))
+        for name, problem, length, numbers in zip("ab", problems, longest, pair, strict=True)
     ]
     return {one.what: (one.group, *one.values.values()) for one in disagreements(tuple(programs))}
 

@@ -11,7 +11,7 @@ from jaxpe.plans.configuration import unread_fields
 from jaxpe.plans.job import explain_rope
 from jaxpe.plans.options import RopeOptions
 from jaxpe.plans.scaling import Llama3Scaling, YarnScaling, inverse_frequencies
-from tests.plans.reading import computed, entries, read, reader
+from tests.plans.entries import computed, entries, program, read
 
 SIZES = {"context_length": 131_072, "embedding_length": 64, "attention.head_count": 4}
 YARN = {
@@ -234,7 +234,7 @@ def test_an_unknown_architecture_is_not_known(path):
 def test_pairing_is_that_of_the_architecture(path, architecture, pairing):
     given = read(path(architecture))
     assert given.groups[0].pairing == (pairing or "interleaved")
-    assert reader(PROGRAM).pairing(given.model, given.groups[0]) is None
+    assert program(PROGRAM).pairing(given.model, given.groups[0]) is None
 
 
 def test_the_old_name_of_a_linear_factor_and_a_partial_rotation(path):
@@ -249,7 +249,7 @@ def test_mistral_3_writes_mscale_as_a_multiplier(path, multiplier):
     (entry,) = entries(PROGRAM, given).values()
     log = 0.1 * math.log(4)
     assert entry["attention_factor"] == pytest.approx((log + 1) / (log * multiplier + 1))
-    queries = reader(PROGRAM).query_scaling(given.configuration, given.model, entry)
+    queries = program(PROGRAM).query_scaling(given.configuration, given.model, entry)
     assert queries.at(131_071) == pytest.approx(1 + 0.1 * math.log1p(131_071 // 32_768))
 
 
@@ -263,7 +263,7 @@ def test_deepseek_has_its_temperature_on_the_logits(path):
     (entry,), (group,) = entries(PROGRAM, given).values(), given.groups
     assert (group.head_dim, group.width, group.place) == (192, 64, "latent")
     assert entry["attention_factor"] == 1.0
-    logits = reader(PROGRAM).logit_factor(given.model, group, entry)
+    logits = program(PROGRAM).logit_factor(given.model, group, entry)
     assert logits == pytest.approx((0.0707 * math.log(40) + 1) ** 2)
 
 
@@ -366,3 +366,27 @@ def test_heads_that_are_none_leave_their_width_to_the_options(path, heads):
     with pytest.raises(InputError, match=r"model.gguf .*pass `head_dim`"):
         read(file)
     assert read(file, head_dim=16).groups[0].head_dim == 16
+
+
+@pytest.mark.parametrize("architecture", ["phi3", "qwen3"])
+@pytest.mark.parametrize(
+    ("metadata", "wrong"),
+    [
+        ({"rope.scaling.original_context_length": 4096}, True),
+        ({"rope.scaling.type": "longrope"}, True),
+        ({"rope.scaling.original_context_length": 131_072}, False),
+        (YARN, False),
+        ({}, False),
+    ],
+)
+def test_a_longer_context_without_its_factors_is_told(path, architecture, metadata, wrong):
+    found = explain_rope(RopeOptions(config=path(architecture, **{"block_count": 2, **metadata})))
+    codes = {one.code: one.text for one in found.findings}
+    assert ("factors_missing" in codes) == wrong
+
+
+def test_the_tensors_of_longrope_are_its_factors(path):
+    tensors = {f"rope_factors_{name}.weight": [1.0] * 8 for name in ("long", "short")}
+    metadata = {"block_count": 2, "rope.scaling.original_context_length": 4096}
+    found = explain_rope(RopeOptions(config=path("phi3", tensors, **metadata)))
+    assert "factors_missing" not in {one.code for one in found.findings}

@@ -8,14 +8,15 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.plans.comparison import largest_ratio
 from jaxpe.plans.programs.base import UnreadableError
-from jaxpe.plans.programs.table import READERS, choose_readers
+from jaxpe.plans.programs.keys import reading_programs
+from jaxpe.plans.programs.table import PROGRAMS, choose_programs
 from jaxpe.plans.scaling import inverse_frequencies
-from tests.plans.reading import computed, entries, reader, written
+from tests.plans.entries import computed, entries, program, written
 
 ORIGINAL = "original_max_position_embeddings"
-NEWEST, VLLM, OLD_VLLM = "transformers 5.24", "vLLM 0.33", "vLLM 0.29"
+NEWEST, VLLM = "transformers 5.24", "vLLM 0.33"
 SGLANG, LLAMA_CPP = "SGLang 0.5.23", "llama.cpp"
-LATER = (OLD_VLLM, SGLANG, LLAMA_CPP)
+OTHERS = (SGLANG, LLAMA_CPP)
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2,
     "rope_theta": 1e6, "max_position_embeddings": 40_960,
@@ -39,7 +40,7 @@ def only(name, given):
     [
         (NEWEST, 1.0),
         (VLLM, 1.0),
-        *[(n, 0.1 * math.log(4) + 1) for n in LATER],
+        *[(n, 0.1 * math.log(4) + 1) for n in OTHERS],
     ],
 )
 def test_an_attention_factor_counts_in_transformers_and_new_vllm(llama, name, factor):
@@ -48,18 +49,16 @@ def test_an_attention_factor_counts_in_transformers_and_new_vllm(llama, name, fa
     assert computed(only(name, given), 128)[1] == pytest.approx(factor)
 
 
-@pytest.mark.parametrize(
-    ("name", "longest"), [(VLLM, 40_960), (OLD_VLLM, 131_072), (SGLANG, 40_960)]
-)
+@pytest.mark.parametrize(("name", "longest"), [(VLLM, 40_960), (SGLANG, 40_960)])
 def test_the_longest_text_under_yarn(llama, name, longest):
-    """vllm-project/vllm#56446: until 0.29 it was L0 times the factor."""
-    assert reader(name).longest(llama(rope_scaling=YARN).model) == longest
+    """vllm-project/vllm#56446: it is not multiplied by the factor again."""
+    assert program(name).longest(llama(rope_scaling=YARN).model) == longest
 
 
 @pytest.mark.parametrize(("name", "longest"), [(VLLM, 81_920), (SGLANG, 81_920), (NEWEST, 40_960)])
 def test_servers_multiply_a_linear_length(llama, name, longest):
     given = llama(rope_scaling={"rope_type": "linear", "factor": 2.0})
-    assert reader(name).longest(given.model) == longest
+    assert program(name).longest(given.model) == longest
 
 
 def test_longrope_is_served_up_to_its_original_length_in_vllm(tmp_path):
@@ -69,7 +68,7 @@ def test_longrope_is_served_up_to_its_original_length_in_vllm(tmp_path):
         tmp_path, model_type="phi3", max_position_embeddings=131_072,
         rope_scaling={"type": "longrope", **lists}, **{ORIGINAL: 4096},
     )  # fmt: skip
-    assert reader(VLLM).longest(given.model) == 4096
+    assert program(VLLM).longest(given.model) == 4096
     expected = math.sqrt(1 + math.log(32) / math.log(4096))
     for name in (VLLM, SGLANG, LLAMA_CPP):
         inverse, factor = computed(only(name, given), 96, 131_072)
@@ -94,9 +93,8 @@ def test_vllm_takes_the_long_list_beyond_the_original_length_alone(llama, contex
     np.testing.assert_allclose(inverse, inverse_frequencies(128, base=1e6) / divisor)
 
 
-@pytest.mark.parametrize("version", ["4.55", "4.57"])
 @pytest.mark.parametrize(("kind", "scaled"), [("deepseek_v2", False), ("deepseek_v3", True)])
-def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, scaled, version):
+def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, scaled):
     """Its class had none before 5.15, unlike version 3."""
     yarn = {"type": "yarn", "factor": 40, ORIGINAL: 4096, "mscale": 0.7, "mscale_all_dim": 0.7}
     config = {
@@ -104,20 +102,73 @@ def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, sc
         "num_hidden_layers": 2, "max_position_embeddings": 163_840, "kv_lora_rank": 512,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rope_scaling": yarn,
     }  # fmt: skip
-    programs = explain(config, readers="transformers").readers
-    factors = {one.name: one.readings[0].logit_factor for one in programs}
+    programs = explain(config, programs="transformers").programs
+    factors = {one.name: one.numbers[0].logit_factor for one in programs}
     expected = (0.1 * 0.7 * math.log(40) + 1) ** 2
     assert factors["transformers 5.24"] == pytest.approx(expected)
-    assert factors[f"transformers {version}"] == pytest.approx(expected if scaled else 1.0)
+    assert factors["transformers 4.57"] == pytest.approx(expected if scaled else 1.0)
 
 
-@pytest.mark.parametrize("name", [VLLM, OLD_VLLM, SGLANG])
-def test_the_class_of_deepseek_in_servers_multiplies_by_attn_factor(tmp_path, name):
-    """vllm's deepseek_scaling_rope.py, of which SGLang has a copy."""
+@pytest.mark.parametrize(("name", "multiplied"), [(VLLM, False), (SGLANG, True)])
+def test_attn_factor_multiplies_cos_and_sin_in_sglang_alone(llama, tmp_path, name, multiplied):
+    """yarn.py and rope_variant.py of SGLang 0.5.23; no file of vLLM 0.33.0 has the key."""
+    factor = 0.5 if multiplied else 1.0
+    entry = only(name, llama(rope_scaling={**YARN, "attn_factor": 0.5}))
+    assert computed(entry, 128)[1] == pytest.approx(factor * (0.1 * math.log(4) + 1))
     yarn = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "attn_factor": 0.5}
     given = written(tmp_path, model_type="deepseek_v3", rope_scaling=yarn)
     ratio = (0.1 * math.log(4) + 1) / (0.05 * math.log(4) + 1)
-    assert computed(only(name, given), 64)[1] == pytest.approx(0.5 * ratio)
+    assert computed(only(name, given), 64)[1] == pytest.approx(factor * ratio)
+
+
+def sglang_yarn(dim, base, s, extrapolation):
+    """`YaRNScalingRotaryEmbedding._compute_inv_freq` of SGLang, in float64."""
+    pos_freqs = base ** (np.arange(0, dim, 2) / dim)
+    low, high = (
+        dim * math.log(32_768 / (turns * 2 * math.pi)) / (2 * math.log(base)) for turns in (32, 1)
+    )
+    low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
+    ramp = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
+    mask = (1 - ramp) * extrapolation
+    return (1 / (s * pos_freqs)) * (1 - mask) + (1 / pos_freqs) * mask
+
+
+@pytest.mark.parametrize("name", [NEWEST, VLLM, SGLANG, LLAMA_CPP])
+def test_extrapolation_factor_multiplies_the_ramp_of_sglang_alone(llama, tmp_path, name):
+    given = llama(rope_theta=5e5, rope_scaling={**YARN, "extrapolation_factor": 0.5})
+    inverse, factor = computed(only(name, given), 128)
+    usual = sglang_yarn(128, 5e5, 4.0, 1.0)
+    expected = sglang_yarn(128, 5e5, 4.0, 0.5) if name == SGLANG else usual
+    np.testing.assert_allclose(inverse, expected)
+    assert factor == pytest.approx(0.1 * math.log(4) + 1)
+    if name == SGLANG:
+        assert (~np.isclose(inverse, usual)).sum() == 42
+        assert (inverse / usual).min() == pytest.approx(0.625)
+        yarn = {**YARN, "extrapolation_factor": 0.5}
+        latent = only(name, written(tmp_path, model_type="deepseek_v3", rope_scaling=yarn))
+        np.testing.assert_allclose(computed(latent, 64)[0], sglang_yarn(64, 1e4, 4.0, 0.5))
+
+
+def test_programs_compute_with_keys_that_their_source_reads(llama):
+    """`keys.toml` is made from the sources, the rules are written by hand."""
+    names = dict(zip((NEWEST, "transformers 4.57", VLLM, SGLANG, LLAMA_CPP),
+                     ("transformers", "transformers_4", "vllm", "sglang", "llama_cpp"),
+                     strict=True))  # fmt: skip
+    stated = {
+        **YARN, "attn_factor": 0.9, "extrapolation_factor": 0.5, "beta_fast": 16.0,
+        "beta_slow": 2.0, "truncate": False, "mscale": 0.7, "mscale_all_dim": 0.5,
+    }  # fmt: skip
+    used = dict.fromkeys(names, ())
+    for key in stated.keys() - YARN.keys():
+        without = llama(rope_scaling={k: v for k, v in stated.items() if k != key})
+        for name in names:
+            found, other = (computed(only(name, given), 128)
+                            for given in (llama(rope_scaling=stated), without))  # fmt: skip
+            if not np.allclose(found[0], other[0]) or not math.isclose(found[1], other[1]):
+                assert names[name] in reading_programs(key, "yarn")
+                used[name] = (*used[name], key)
+    assert {"attn_factor", "extrapolation_factor"} <= {*used[SGLANG]}
+    assert len(used[NEWEST]) == len(used[VLLM]) == 5
 
 
 def test_dynamic_is_three_things(llama):
@@ -140,7 +191,7 @@ def test_alpha_of_hunyuan_stretches_the_base(tmp_path, name):
     )  # fmt: skip
     assert only(name, given)["rope_theta"] == pytest.approx(11_158_839.9251)
     longest = 262_144 if name == LLAMA_CPP else 32_768
-    assert reader(name).longest(given.model) == longest
+    assert program(name).longest(given.model) == longest
 
 
 def test_alpha_counts_for_every_class_of_the_servers(llama):
@@ -198,11 +249,11 @@ DEEPSEEK = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [NEWEST, VLLM, OLD_VLLM, SGLANG, LLAMA_CPP])
+@pytest.mark.parametrize("name", [NEWEST, VLLM, SGLANG, LLAMA_CPP])
 def test_deepseek_v3_has_its_temperature_on_the_logits(tmp_path, name):
     given = written(tmp_path, **DEEPSEEK)
     entry = only(name, given)
-    logits = reader(name).logit_factor(given.model, given.groups[0], entry)
+    logits = program(name).logit_factor(given.model, given.groups[0], entry)
     assert computed(entry, 64)[1] == pytest.approx(1.0)
     assert logits == pytest.approx((0.1 * math.log(40) + 1) ** 2)
 
@@ -256,8 +307,6 @@ def test_olmo_3_by_version(tmp_path):
         found = entries(name, given)
         assert found["sliding_attention"]["rope_type"] == "default", name
         assert computed(found["full_attention"], 128)[1] == pytest.approx(1.208, abs=1e-3)
-    found = entries("transformers 5.12", given)
-    assert found["sliding_attention"]["rope_type"] == "yarn"
 
 
 def test_the_ramp_of_gpt_oss_is_truncated_in_llama_cpp(tmp_path):
@@ -303,7 +352,7 @@ def test_layers_that_turn_in_one_program_alone_are_told(explain):
         "num_hidden_layers": 2, "layer_types": ["attention"] * 2,
     }  # fmt: skip
     found = explain(fields)
-    turning = {one.name: [r.turning for r in one.readings] for one in found.readers}
+    turning = {one.name: [r.turning for r in one.numbers] for one in found.programs}
     assert turning[LLAMA_CPP] == [128]
     assert turning[NEWEST] == [0]
     (told,) = (one for one in found.disagreements if one.what == "turns")
@@ -322,7 +371,7 @@ def test_layers_that_are_fixed_in_the_code_are_told_from_those_of_the_file(tmp_p
     shared = {"model_type": "smollm3", "num_hidden_layers": 8}
     given = written(tmp_path, **shared)
     turning = [group.layers for group in given.groups if group.kind == "rotary"]
-    found = reader(LLAMA_CPP).entries(*given)
+    found = program(LLAMA_CPP).entries(*given)
     assert turning == [(0, 1, 2, 4, 5, 6)]
     assert [entry is None for entry in found] == [False, True]
     given = written(tmp_path, **shared, no_rope_layers=[1, 0] * 4)
@@ -348,10 +397,10 @@ def test_chatglm_has_a_ratio(tmp_path):
     )  # fmt: skip
     (group,) = given.groups
     assert (group.pairing, len(group.layers), given.model.context) == ("interleaved", 40, 131_072)
-    for name in (NEWEST, OLD_VLLM, VLLM, SGLANG, LLAMA_CPP):
+    for name in (NEWEST, VLLM, SGLANG, LLAMA_CPP):
         inverse = computed(only(name, given), group.width)[0]
         np.testing.assert_allclose(inverse, inverse_frequencies(64, base=5e6))
-        assert reader(name).pairing(given.model, group) is None
+        assert program(name).pairing(given.model, group) is None
 
 
 def test_baichuan_13b_has_a_bias(tmp_path):
@@ -375,13 +424,13 @@ def test_baichuan_13b_has_a_bias(tmp_path):
 )  # fmt: skip
 def test_pairing_of_llama_cpp(tmp_path, fields, expected):
     given = written(tmp_path, **fields)
-    assert reader(LLAMA_CPP).pairing(given.model, given.groups[0]) == expected
+    assert program(LLAMA_CPP).pairing(given.model, given.groups[0]) == expected
 
 
 def test_hy_4_is_interleaved_in_servers_and_halved_in_transformers(tmp_path):
     """tencent/Hy4-preview: vLLM's attention.py, llama.cpp's conversion/hy_v4.py."""
     given = written(tmp_path, model_type="hy_v4")
-    found = {n: reader(n).pairing(given.model, given.groups[0]) for n in (NEWEST, VLLM, LLAMA_CPP)}
+    found = {n: program(n).pairing(given.model, given.groups[0]) for n in (NEWEST, VLLM, LLAMA_CPP)}
     assert found == {NEWEST: None, VLLM: "interleaved", LLAMA_CPP: "interleaved"}
 
 
@@ -399,8 +448,8 @@ def test_queries_of_ministral_3(tmp_path):
     given = written(tmp_path, model_type="ministral3")
     found = {}
     for name in (NEWEST, VLLM, SGLANG, LLAMA_CPP):
-        program, entry = reader(name), only(name, given)
-        scaling = program.query_scaling(given.configuration, given.model, entry)
+        rules, entry = program(name), only(name, given)
+        scaling = rules.query_scaling(given.configuration, given.model, entry)
         found[name] = scaling and (scaling.beta, scaling.period)
     expected = {NEWEST: (0.1, 16_384), VLLM: None, SGLANG: (0.1, 262_144)}
     assert found == {**expected, LLAMA_CPP: (0.1, 16_384)}
@@ -423,25 +472,31 @@ def test_mimo_has_flat_fields_that_transformers_does_not_read(tmp_path):
     ("names", "form", "expected"),
     [
         (None, "gguf", ["llama.cpp"]),
-        ("VLLM", "config.json", [VLLM, OLD_VLLM]),
-        ("vllm 0.31, transformers 4.55.4", "config.json", ["transformers 4.55", VLLM]),
-        (" transformers 5 , llama.cpp", "config.json", [NEWEST, "transformers 5.12", LLAMA_CPP]),
+        ("VLLM", "config.json", [VLLM]),
+        ("vllm 0.33, transformers 4", "config.json", ["transformers 4.57", VLLM]),
+        (" transformers 5 , llama.cpp", "config.json", [NEWEST, LLAMA_CPP]),
         ("sglang 0.5.23", "options", [SGLANG]),
     ],
 )
 def test_programs_are_chosen_by_name(names, form, expected):
-    assert [one.name for one in choose_readers(names, form)] == expected
+    assert [one.name for one in choose_programs(names, form)] == expected
 
 
 def test_the_newest_transformers_comes_first():
-    assert READERS[0].name == NEWEST
-    assert choose_readers(None, "config.json")[0] == READERS[0]
+    assert PROGRAMS[0].name == NEWEST
+    assert choose_programs(None, "config.json")[0] == PROGRAMS[0]
 
 
 @pytest.mark.parametrize(
     ("names", "form"),
-    [("keras", "config.json"), ("transformers 5.15", "options"), ("vllm", "gguf"), ("", "options")],
-)
+    [
+        ("keras", "config.json"),
+        ("transformers 5.15", "options"),
+        ("vllm 0.29", "options"),
+        ("vllm", "gguf"),
+        ("", "options"),
+    ],
+)  # fmt: skip
 def test_names_of_no_program_are_refused(names, form):
     with pytest.raises(InputError, match=r"pass some of .*llama\.cpp"):
-        choose_readers(names, form)
+        choose_programs(names, form)

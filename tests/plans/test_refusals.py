@@ -32,7 +32,7 @@ def codes(found):
 
 
 def numbers(found, name):
-    return next(one for one in found.readers if one.name == name).readings[0].frequencies
+    return next(one for one in found.programs if one.name == name).numbers[0].frequencies
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def numbers(found, name):
 def test_what_transformers_warns_of_is_not_refused(explain, scaling, second, last, factor):
     found = explain({**LLAMA, "rope_scaling": scaling})
     (group,) = found.groups
-    assert found.readers[0].problem is None
+    assert found.programs[0].problem is None
     np.testing.assert_allclose(group.frequencies[[1, -1]], (second, last), rtol=1e-6)
     assert group.attention_factor == factor
     assert "unlikely" in codes(found)
@@ -68,7 +68,7 @@ def test_a_reversed_llama3_has_its_step_elsewhere_in_vllm(explain):
 def test_no_number_is_invented_for_a_factor_that_makes_no_sense(explain, factor):
     """-1 turns pairs backwards, inf makes cos and sin infinite, and a text raises TypeError."""
     found = explain({**LLAMA, "rope_scaling": {**YARN, "factor": factor}})
-    problem = found.readers[0].problem
+    problem = found.programs[0].problem
     assert "refused" in codes(found)
     assert ("TypeError: factor" in problem) == isinstance(factor, str)
     assert "ufunc" not in problem
@@ -84,17 +84,17 @@ def test_a_file_for_one_program_alone_has_its_numbers_among_the_programs(explain
     assert (found.numbers_of, group.kind, group.rope_type) == ("", "rotary", "")
     assert found.widest is None
     assert len(numbers(found, "vLLM 0.33")) == 64
-    assert {r.rope_type for one in found.readers for r in one.readings} == {"ntk"}
+    assert {r.rope_type for one in found.programs for r in one.numbers} == {"ntk"}
     assert f"{NEWEST} gives no numbers" in rope_summary(found)
     assert "vLLM 0.33" in rope_summary(found)
     assert "What programs compute" in [title for title, *_ in tables_of(found)]
 
 
 def test_numbers_of_others_are_named(explain):
-    """Exaone4Config raises TypeError for LLLG without layer_types, in 4.55 and 4.57 too."""
+    """Exaone4Config raises TypeError for LLLG without layer_types, in 4.57 too."""
     found = explain({**EXAONE, "sliding_window_pattern": "LLLG"})
-    refusing = [one.name for one in found.readers if one.problem]
-    assert refusing == [NEWEST, "transformers 5.12", "transformers 4.57", "transformers 4.55"]
+    refusing = [one.name for one in found.programs if one.problem]
+    assert refusing == [NEWEST, "transformers 4.57"]
     assert found.numbers_of == "vLLM 0.33"
     assert "Those shown are of vLLM 0.33" in rope_summary(found)
     assert explain(PUBLISHED["Qwen3 8B"]).numbers_of == NEWEST
@@ -103,7 +103,7 @@ def test_numbers_of_others_are_named(explain):
 @pytest.mark.parametrize("fields", [{"head_dim": 127}, {"rope_scaling": {"rope_type": "yarn"}}])
 def test_a_file_that_no_program_reads(explain, fields):
     found = explain({**LLAMA, **fields})
-    assert all(one.problem for one in found.readers)
+    assert all(one.problem for one in found.programs)
     assert found.numbers_of == ""
     assert rope_summary(found).startswith("No program reads this file.")
 
@@ -131,7 +131,7 @@ def test_options_that_no_program_reads_are_bad_input(head_dim, scaling):
     ],
 )  # fmt: skip
 def test_layers_that_the_class_refuses(explain, fields, said):
-    problem = explain(fields).readers[0].problem
+    problem = explain(fields).programs[0].problem
     assert said in problem if said else problem is None
 
 
@@ -145,7 +145,7 @@ def test_a_type_without_rules_has_no_sentence_about_its_layers(explain):
     assert (found.status, found.groups) == ("not judged", ())
     assert "numbers" not in found.reason
     assert tables_of(found) == []
-    problems = [one.problem for one in explain({}).readers if one.problem]
+    problems = [one.problem for one in explain({}).programs if one.problem]
     assert not any(problem.endswith(" ") for problem in problems)
 
 
@@ -155,8 +155,8 @@ def test_a_type_without_a_class_is_of_the_models_own_code(explain):
         "model_type": "kimi_k2", "hidden_size": 7168, "num_attention_heads": 64,
         "num_hidden_layers": 61, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
     })  # fmt: skip
-    evidence = {one.name: one.evidence for one in found.readers}
-    assert evidence[NEWEST] == evidence["transformers 4.55"] == "code of the model"
+    evidence = {one.name: one.evidence for one in found.programs}
+    assert evidence[NEWEST] == evidence["transformers 4.57"] == "code of the model"
     assert evidence["vLLM 0.33"] == "read from source"
     assert "own_code" in codes(found)
 
@@ -195,4 +195,4 @@ def test_a_class_without_scalings_ignores_or_refuses_them(explain, factor):
     np.testing.assert_allclose(group.frequencies[:32], 1e4 ** (-np.arange(32) / 32), rtol=1e-6)
     sizes = {"hidden_size": 2560, "num_attention_heads": 10, "head_dim": 256}
     found = explain({"model_type": "recurrent_gemma", **sizes, **scaling})
-    assert ("no scaling" in (found.readers[0].problem or "")) == bool(factor)
+    assert ("no scaling" in (found.programs[0].problem or "")) == bool(factor)

@@ -185,10 +185,10 @@ def rope_precision(largest: float) -> set[str]:
 def programs_said(differences: tuple[tuple[int | None, str], ...], odd: int = 1) -> str:
     """What a summary says of three programs, of which some differ from the first."""
     names = ("one", "two", "three")
-    readers = tuple(ROPE[1].readers[0]._replace(name=name) for name in names)
+    programs = tuple(ROPE[1].programs[0]._replace(name=name) for name in names)
     values = {name: str(k) if k <= odd else "0" for k, name in enumerate(names)}
     found = [Disagreement(*difference, values) for difference in differences]
-    said = _programs(ROPE[1]._replace(readers=readers, disagreements=tuple(found)))
+    said = _programs(ROPE[1]._replace(programs=programs, disagreements=tuple(found)))
     return next(x for x in ("two differs", "two, three differ ", "All 3") if x in said)
 
 

@@ -18,13 +18,13 @@ from jaxpe.report.tables import counts_table
 from tests.report import test_extrapolation as cells
 from tests.report.test_figure_values_jobs import SCALED
 
-PLAN, READING = SCALED.groups[0], SCALED.readers[0].readings[0]
+PLAN, NUMBERS = SCALED.groups[0], SCALED.programs[0].numbers[0]
 COLUMN = ["linear", "10,000", "16", "4", "–", "1", "2", "3", "half", "as the first"]
 
 
 def column(**fields: Any) -> tuple[str, ...]:
-    own = READING._replace(logit_factor=2.0, query_factor=3.0, **fields)
-    return rope._program_column(SCALED.readers[0]._replace(readings=(own,)), 0, READING)
+    own = NUMBERS._replace(logit_factor=2.0, query_factor=3.0, **fields)
+    return rope._program_column(SCALED.programs[0]._replace(numbers=(own,)), 0, NUMBERS)
 
 
 def changed(*cells: tuple[int, str]) -> list[str]:
@@ -38,11 +38,11 @@ def changed(*cells: tuple[int, str]) -> list[str]:
         ({"original": 2048}, changed((4, "2,048"))),
         ({"attention_factor": 1.25}, changed((5, "1.25"))),
         ({"factor": float("nan")}, changed((3, "–"))),
-        ({"frequencies": READING.frequencies * np.where(np.arange(8) < 2, 1, 2.0)},
+        ({"frequencies": NUMBERS.frequencies * np.where(np.arange(8) < 2, 1, 2.0)},
          changed((9, "× 2"))),
-        ({"frequencies": READING.frequencies * np.linspace(1, 3, 8)},
+        ({"frequencies": NUMBERS.frequencies * np.linspace(1, 3, 8)},
          changed((9, f"× {1 + 2 / 7:.4g} to 3"))),
-        ({"frequencies": READING.frequencies[:4]}, changed((9, "4 of them"))),
+        ({"frequencies": NUMBERS.frequencies[:4]}, changed((9, "4 of them"))),
         ({"pairing": "half, permuted"}, changed((8, "as weights"))),
     ],
 )  # fmt: skip

@@ -230,8 +230,7 @@ def _long(row: Row, folder: Path) -> list[nodes.Node]:
     length = row.long["length"]
     for recipe in judged(row.slug, folder / "configs", length).recipes if length else ():
         text = re.sub(r"\bMODEL\b(?!\.gguf)", row.hub, recipe.text)
-        note = f" ({recipe.note})" if recipe.note else ""
-        found += _folded(f"{recipe.program}, for {length:,} positions{note}", text)
+        found += _folded(f"{recipe.program}, for {length:,} positions", text)
     return [_section("Longer texts", *found)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from jaxpe.encodings.families.rotary import rope
 from jaxpe.encodings.registry import EncodingSizes, register
+from jaxpe.encodings.scalings import ResonanceScaling, Scaling
 from jaxpe.plans import scaling
-from jaxpe.plans.longrope2 import critical_dimension, longrope2_scaling
 
 FACTOR = 4.0
 
@@ -20,25 +20,7 @@ def _longrope(sizes: EncodingSizes) -> scaling.LongRopeScaling:
     return scaling.LongRopeScaling((1.0,) * half, long, max(sizes.length, 2), factor=FACTOR)
 
 
-def _longrope2(sizes: EncodingSizes) -> scaling.LongRopeScaling:
-    """Divisors from the theoretical critical dimension; at least one frequency is before it."""
-    length = max(sizes.length, 8)
-    return longrope2_scaling(sizes.head_dim, factor=FACTOR, original_max_position_embeddings=length)
-
-
-def _clipped(sizes: EncodingSizes) -> scaling.ClippedScaling:
-    """The paper's share: 20 of 64 frequencies."""
-    return scaling.ClippedScaling(round(sizes.head_dim // 2 * 20 / 64))
-
-
-def _high_frequency(sizes: EncodingSizes) -> scaling.ClippedScaling:
-    """Zero where a turn takes longer than the training length."""
-    length = max(sizes.length, 8)
-    turning = critical_dimension(sizes.head_dim, original_max_position_embeddings=length)
-    return scaling.ClippedScaling(sizes.head_dim // 2 - turning, smooth=False)
-
-
-SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], scaling.RopeScaling]]] = {
+SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], Scaling]]] = {
     "linear": ("Chen et al. (2023)", lambda s: scaling.LinearScaling(FACTOR)),
     "ntk": ("bloc97 (2023)", lambda s: scaling.NtkScaling(FACTOR)),
     "dynamic": ("emozilla (2023)", lambda s: scaling.DynamicScaling(1.0, max(s.length, 2))),
@@ -50,26 +32,10 @@ SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], scaling.RopeScaling]]] 
     "llama3": ("Meta (2024)", lambda s: scaling.Llama3Scaling(FACTOR, 1.0, 4.0, max(s.length, 2))),
     "longrope": ("Ding et al. (2024)", _longrope),
     "proportional": ("Barbero et al. (2024)", lambda s: scaling.ProportionalScaling(fraction=0.75)),
-    "resonance": ("Wang et al. (2024)", lambda s: scaling.ResonanceScaling()),
-    "longrope2": ("Shang et al. (2025)", _longrope2),
-    "clipped": ("Li et al. (2026)", _clipped),
-    "high_frequency": ("Chen et al. (2024)", _high_frequency),
-    "riflex": (
-        "Zhao et al. (2025)",
-        lambda s: scaling.RiflexScaling(s.length, int(FACTOR * s.length)),
-    ),
-    "dype": ("Issachar et al. (2025)", lambda s: scaling.DypeScaling(FACTOR, time=0.5)),
+    "resonance": ("Wang et al. (2024)", lambda s: ResonanceScaling()),
 }
-# Effects of rows whose class has another row, too.
-_ABOUT = {
-    "longrope2": "LongRoPE2: slow frequencies divided, fast ones by NTK up to a critical dimension",
-    "high_frequency": "HoPE: RoPE without the frequencies that complete no turn in T positions",
-}
-
-
 for _kind, (_source, _scaling) in SCALINGS.items():
     _about = (type(_scaling(EncodingSizes())).__doc__ or "").splitlines()[0].rstrip(".")
-    _about = _ABOUT.get(_kind, _about)
     register(
         f"rope_{_kind}",
         make=lambda s, scaling=_scaling: rope(head_dim=s.head_dim, scaling=scaling(s)),

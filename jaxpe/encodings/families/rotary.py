@@ -24,19 +24,16 @@ from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
+from jaxpe.encodings.scalings import ResonanceScaling, Scaling, check_scaling, scaling_to_hf
 from jaxpe.plans.scaling import (
     DynamicScaling,
     Length,
     LongRopeScaling,
     ProportionalScaling,
-    ResonanceScaling,
     RopeFrequencies,
-    RopeScaling,
-    check_scaling,
     inverse_frequencies,
     partial_rotary_factor,
     scaling_from_hf,
-    scaling_to_hf,
 )
 
 Layout = Literal["half_split", "interleaved"]
@@ -57,7 +54,7 @@ def rope(
     base: Scalar = 10_000.0,
     layout: Layout = "half_split",
     fraction: float = 1.0,
-    scaling: RopeScaling | None = None,
+    scaling: Scaling | None = None,
     length: Length = None,
 ) -> Encoding:
     """RoPE: queries and keys rotate by angles that grow with position (Su et al. 2021).
@@ -102,7 +99,7 @@ def rope_frequencies(
     head_dim: int,
     base: Scalar = 10_000.0,
     fraction: float = 1.0,
-    scaling: RopeScaling | None = None,
+    scaling: Scaling | None = None,
     length: Length = None,
 ) -> RopeFrequencies:
     """Inverse frequencies ω_k and attention factor used by `rope` with the same arguments.
@@ -227,7 +224,7 @@ def mrope(
     base: Scalar = 10_000.0,
     layout: Layout = "half_split",
     fraction: float = 1.0,
-    scaling: RopeScaling | None = None,
+    scaling: Scaling | None = None,
     length: Length = None,
 ) -> Encoding:
     """Multimodal RoPE for positions `[..., n, axes]` of time, height and width.
@@ -323,7 +320,7 @@ def rope_to_hf(
     head_dim: int,
     base: float = 10_000.0,
     fraction: float = 1.0,
-    scaling: RopeScaling | None = None,
+    scaling: Scaling | None = None,
 ) -> dict[str, Any]:
     """The Hugging Face `rope_parameters` of a `rope` with these arguments.
 
@@ -463,7 +460,7 @@ def _angles(
 
 
 def _frequencies(
-    dim: int, base: Scalar, scaling: RopeScaling | None, length: Length
+    dim: int, base: Scalar, scaling: Scaling | None, length: Length
 ) -> Callable[[Array], RopeFrequencies]:
     """Frequencies as a function of the positions, which only some scalings depend on."""
     if scaling is None:
@@ -481,7 +478,7 @@ def _frequencies(
     return frequencies
 
 
-def _fixed(scaling: RopeScaling | None, length: Length) -> bool:
+def _fixed(scaling: Scaling | None, length: Length) -> bool:
     """Whether frequencies do not depend on the largest position."""
     scaling = scaling.scaling if isinstance(scaling, ResonanceScaling) else scaling
     return length is not None or not isinstance(scaling, DynamicScaling | LongRopeScaling)
@@ -532,7 +529,7 @@ def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:
     return axis_of
 
 
-def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> int:
+def _rotary_dim(head_dim: int, fraction: float, scaling: Scaling | None) -> int:
     """Number of entries of a head that rotate."""
     proportional = isinstance(scaling, ProportionalScaling)
     if proportional and fraction not in (1.0, scaling.fraction):

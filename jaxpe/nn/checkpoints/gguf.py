@@ -200,7 +200,7 @@ class _Stored(NamedTuple):
         if self.rotated is None:
             return weight
         heads, turned = self.rotated
-        layouts = {"source": "interleaved", "target": "half_split", "axis": 0}
+        options = {"axis": 0, "num_heads": heads, "rotary_dim": turned}
         return np.asarray(
-            convert_rotary_layout(weight, num_heads=heads, rotary_dim=turned, **layouts)
+            convert_rotary_layout(weight, source="interleaved", target="half_split", **options)
         )

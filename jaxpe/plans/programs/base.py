@@ -20,7 +20,6 @@ _PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scali
 
 # Traits of programs.
 VERSION_4 = "does not read rope_parameters"
-FACTOR_BY_LENGTHS = "computes YaRN's factor from two lengths"
 ONE_LIST = "uses one list of longrope for texts of every length"
 LOADS_CODE = "runs the code of a checkpoint"
 
@@ -49,7 +48,7 @@ class QueryScaling(NamedTuple):
         return 1 + self.beta * math.log1p((position + self.offset) // self.period)
 
 
-class Reader(NamedTuple):
+class Program(NamedTuple):
     """A program in one version, with the functions that compute its numbers.
 
     Attributes:
@@ -62,8 +61,7 @@ class Reader(NamedTuple):
         longest: longest text that it allows by default.
         query_scaling: scaling of queries by their position.
         pairing: pairing of the entries of a head; None for the checkpoint's pairing.
-        traits: traits that findings depend on: `VERSION_4`, `FACTOR_BY_LENGTHS`, `ONE_LIST`,
-            `LOADS_CODE`.
+        traits: traits that findings depend on: `VERSION_4`, `ONE_LIST`, `LOADS_CODE`.
     """
 
     name: str

@@ -15,7 +15,7 @@ def _table() -> Mapping[str, Any]:
 
 
 def program_facts(program: str) -> Mapping[str, Any]:
-    """Facts about a program: "transformers", "vllm", "sglang" or "llama_cpp"; or "readers"."""
+    """Facts about a program: "transformers", "vllm", "sglang" or "llama_cpp"; or "programs"."""
     return _table()[program]
 
 

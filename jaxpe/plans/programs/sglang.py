@@ -18,6 +18,7 @@ from jaxpe.plans.programs.facts import program_facts
 from jaxpe.plans.programs.shared import (
     RULES,
     backend_entries,
+    divided,
     latent_yarn,
     multiplied,
     parts,
@@ -26,6 +27,7 @@ from jaxpe.plans.programs.shared import (
     yarn,
     yarn_ratio,
 )
+from jaxpe.plans.scaling import LinearScaling, YarnScaling
 
 _FACTS = program_facts("sglang")
 
@@ -63,12 +65,35 @@ def _sglang_entry(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     if model.family.latent or not (model.family.share or proportional):
         entry["partial_rotary_factor"] = 1.0  # SGLang does not read the share from the entry
     if name in facts["unscaled_turns"] and scaled:
-        return {**latent_yarn(model, entry), "attention_factor": 1.0}
+        return {
+            **_extrapolated(model, group, entry, latent_yarn(model, entry)),
+            "attention_factor": 1.0,
+        }
     latent = model.family.latent and name not in facts["whole_latent"]
     if scaled and (latent or scaling_type(stated_entry(model, group)) == "deepseek_yarn"):
-        result = latent_yarn(model, entry)
+        result = _extrapolated(model, group, entry, latent_yarn(model, entry, _multiplier(entry)))
         return {**result, "logit_factor": _logits(entry)} if latent else result
-    return _RULES[entry["rope_type"]](model, entry)
+    return _extrapolated(model, group, entry, _RULES[entry["rope_type"]](model, entry))
+
+
+def _multiplier(entry: Entry) -> float:
+    return float(entry.get("attn_factor") or 1.0)
+
+
+def _extrapolated(model: Model, group: LayerGroup, entry: Entry, scaled: Entry) -> Entry:
+    """YaRN whose ramp has e = `extrapolation_factor`: ω/s + e·(ω_yarn − ω/s)."""
+    extrapolation = entry.get("extrapolation_factor")
+    if scaled["rope_type"] != "yarn" or extrapolation in (None, 1):
+        return scaled
+    dim, factor = int(group.width * float(entry["partial_rotary_factor"])), float(scaled["factor"])
+    stated = {key: scaled[key] for key in YarnScaling._fields if key in scaled}
+    base = float(scaled["rope_theta"])
+    unscaled, ramped = (one.frequencies(dim, base, None).inverse
+                        for one in (LinearScaling(1.0), YarnScaling(**stated)))  # fmt: skip
+    inverse = unscaled / factor + float(extrapolation) * (ramped - unscaled / factor)
+    divisors = (unscaled / inverse).tolist()
+    named = {"named": "yarn", "factor": factor, "attention_factor": scaled["attention_factor"]}
+    return divided(model, scaled, divisors, divisors) | named
 
 
 def _logits(entry: Entry) -> float:
@@ -81,10 +106,10 @@ def _logits(entry: Entry) -> float:
 
 def _yarn(model: Model, entry: Entry) -> Entry:
     """YaRN without `attention_factor`, which SGLang does not read; an mscale of 0 counts as set."""
-    factor, attn_factor = float(entry["factor"]), float(entry.get("attn_factor") or 1.0)
+    factor = float(entry["factor"])
     without = entry.get("mscale") is None or entry.get("mscale_all_dim") is None
     ratio = yarn_scale(factor) if without else yarn_ratio(factor, entry)
-    return yarn(entry, ratio * attn_factor)
+    return yarn(entry, ratio * _multiplier(entry))
 
 
 def _dynamic(model: Model, entry: Entry) -> Entry:

@@ -149,12 +149,11 @@ def yarn(entry: Entry, attention_factor: float, **changed: Any) -> Entry:
     return plain(entry) | numbers | scaling | changed
 
 
-def latent_yarn(model: Model, entry: Entry) -> Entry:
-    """YaRN of DeepSeek: attn_factor·m(s, mscale)/m(s, mscale_all_dim), with defaults 1, 1 and 0."""
+def latent_yarn(model: Model, entry: Entry, multiplier: float = 1.0) -> Entry:
+    """YaRN of DeepSeek: m(s, mscale)/m(s, mscale_all_dim) with defaults 1 and 0, multiplied."""
     factor = float(entry.get("factor") or 1.0)
     changed = {"factor": factor, ORIGINAL: entry.get(ORIGINAL) or model.context}
-    size = yarn_ratio(factor, entry) * float(entry.get("attn_factor") or 1.0)
-    return yarn(entry, size, **changed, truncate=True)
+    return yarn(entry, yarn_ratio(factor, entry) * multiplier, **changed, truncate=True)
 
 
 def yarn_ratio(factor: float, entry: Entry) -> float:

@@ -1,13 +1,12 @@
 """Programs that `jaxpe rope` compares, newest transformers first."""
 
-import re
 from functools import partial
 from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe.plans.configuration import Form
 from jaxpe.plans.programs import llama_cpp, sglang
-from jaxpe.plans.programs.base import Reader
+from jaxpe.plans.programs.base import Program
 from jaxpe.plans.programs.facts import program_facts
 from jaxpe.plans.programs.shared import fixed_pairing, served_queries, stored_logit_factor
 from jaxpe.plans.programs.transformers import (
@@ -15,11 +14,9 @@ from jaxpe.plans.programs.transformers import (
     logit_factor_4,
     query_scaling,
     transformers_4,
-    transformers_4_55,
     transformers_5,
-    transformers_5_12,
 )
-from jaxpe.plans.programs.vllm import longest, longest_29, old_yarn_factor, vllm, yarn_factor
+from jaxpe.plans.programs.vllm import longest, vllm
 
 # Longest text, query scaling, pairing: checkpoints are made for the pairing of transformers.
 _TRANSFORMERS = (lambda model: float(model.context), query_scaling, lambda model, group: None)
@@ -30,61 +27,45 @@ _LLAMA_CPP = llama_cpp.longest, llama_cpp.query_scaling, llama_cpp.pairing
 # Functions of each program: entries, factor on logits, longest text, query scaling, pairing.
 _FUNCTIONS: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "transformers 5.24": (transformers_5, logit_factor, *_TRANSFORMERS),
-    "transformers 5.12": (transformers_5_12, logit_factor_4, *_TRANSFORMERS),
     "transformers 4.57": (transformers_4, logit_factor_4, *_TRANSFORMERS),
-    "transformers 4.55": (transformers_4_55, logit_factor_4, *_TRANSFORMERS),
-    "vLLM 0.33": (partial(vllm, yarn_factor), stored_logit_factor, longest, *_VLLM),
-    "vLLM 0.29": (partial(vllm, old_yarn_factor), stored_logit_factor, longest_29, *_VLLM),
+    "vLLM 0.33": (vllm, stored_logit_factor, longest, *_VLLM),
     "SGLang 0.5.23": (sglang.sglang, stored_logit_factor, sglang.longest, *_SGLANG),
     "llama.cpp": (llama_cpp.llama_cpp, stored_logit_factor, *_LLAMA_CPP),
 }
 # Programs that `jaxpe rope` compares; the first is the reference.
-READERS: tuple[Reader, ...] = tuple(
-    Reader(
+PROGRAMS: tuple[Program, ...] = tuple(
+    Program(
         name, row["versions"], row["date"], row["evidence"], *_FUNCTIONS[name], tuple(row["traits"])
     )
-    for name, row in program_facts("readers").items()
+    for name, row in program_facts("programs").items()
 )
 
 
-def choose_readers(names: str | None, form: Form) -> tuple[Reader, ...]:
+def choose_programs(names: str | None, form: Form) -> tuple[Program, ...]:
     """Programs to compare for a file: the named programs, or all.
 
     A GGUF file has one program, llama.cpp.
 
     Args:
-        names: programs or their versions, separated by commas; case does not matter. A version
-            between two listed ones gets the rules that hold for it.
+        names: programs, with a version if there are several, such as "vLLM,transformers 4"; case
+            does not matter.
         form: kind of the file.
 
     Raises:
         InputError: a name that matches no program.
 
-    >>> [reader.name for reader in choose_readers("vllm, transformers 4", "config.json")]
-    ['transformers 4.57', 'transformers 4.55', 'vLLM 0.33', 'vLLM 0.29']
-    >>> [reader.name for reader in choose_readers("vllm 0.31", "config.json")]
-    ['vLLM 0.33']
+    >>> [program.name for program in choose_programs("vllm, transformers 4", "config.json")]
+    ['transformers 4.57', 'vLLM 0.33']
     """
-    readers = [one for one in READERS if form != "gguf" or one.entries is llama_cpp.llama_cpp]
+    programs = [one for one in PROGRAMS if form != "gguf" or one.entries is llama_cpp.llama_cpp]
     if names is None:
-        return tuple(readers)
-    wanted = [name.strip().lower() for name in names.split(",")]
-    for name in wanted:
-        if not name or not any(_fits(one, name) for one in readers):
-            listed = ", ".join(f"{one.name} ({one.versions})" for one in readers)
-            raise InputError(f"`readers`: no rules for {name!r}; pass some of {listed}")
-    return tuple(one for one in readers if any(_fits(one, name) for name in wanted))
-
-
-def _fits(reader: Reader, name: str) -> bool:
-    """Whether a name is the reader's name, its prefix, or a version for which its rules hold."""
-    full = reader.name.lower()
-    program, _, version = name.partition(" ")
-    if full == name or full.startswith((f"{name} ", f"{name}.")):
-        return True
-    numbers = re.compile(r"\d+(?:\.\d+)*")
-    held = numbers.findall(reader.versions) if reader.versions[0].isdigit() else []
-    if not held or program != full.partition(" ")[0] or not numbers.fullmatch(version):
-        return False
-    asked, low, high = (tuple(map(int, x.split("."))) for x in (version, held[0], held[-1]))
-    return low <= asked and asked[: len(high)] <= high
+        return tuple(programs)
+    chosen = set[str]()
+    for name in names.lower().split(","):
+        prefixes = (f"{name.strip()} ", f"{name.strip()}.")
+        found = {one.name for one in programs if f"{one.name.lower()} ".startswith(prefixes)}
+        if not found:
+            listed = ", ".join(f"{one.name} ({one.versions})" for one in programs)
+            raise InputError(f"`programs`: no rules for {name!r}; pass some of {listed}")
+        chosen |= found
+    return tuple(one for one in programs if one.name in chosen)

@@ -28,12 +28,10 @@ _FACTS = program_facts("transformers")
 _LISTS = {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factors"}
 
 
-def transformers_5(
-    configuration: Configuration, model: Model, groups: Groups, *, both: bool = False
-) -> Entries:
+def transformers_5(configuration: Configuration, model: Model, groups: Groups) -> Entries:
     """Completed entries; without a scaling, most classes ignore the share of a head.
 
-    Phi-3.5-MoE uses the short list of longrope alone, with `both` both lists.
+    Phi-3.5-MoE uses the short list of longrope alone.
 
     Raises:
         UnreadableError: an unknown type, or missing numbers.
@@ -48,7 +46,7 @@ def transformers_5(
     for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
         if entry["rope_type"] == "default" and not model.family.share:
             entry["partial_rotary_factor"] = 1.0
-        if _add_factors(model, entry) and not both:
+        if _add_factors(model, entry):
             entry["long_factor"] = entry.get("short_factor")
         turned = group.width * float(entry["partial_rotary_factor"])
         whole = model.family.share or entry["rope_type"] in ("default", "proportional")
@@ -128,17 +126,7 @@ def completed_entries(model: Model, groups: Groups) -> Entries:
     return _group_entries(model, groups, parts)
 
 
-def transformers_5_12(configuration: Configuration, model: Model, groups: Groups) -> Entries:
-    """Entries as in 5.24, but one table for all layers of OLMo 3 and both lists of Phi-3.5-MoE."""
-    if model.family.model_type != "olmo3":
-        return transformers_5(configuration, model, groups, both=True)
-    plain = model.family._replace(bases={}, scaled=(), by_kind=False)
-    return _group_entries(model, groups, _standard_entries(model._replace(family=plain), groups))
-
-
-def transformers_4(
-    configuration: Configuration, model: Model, groups: Groups, *, exact: bool = True
-) -> Entries:
+def transformers_4(configuration: Configuration, model: Model, groups: Groups) -> Entries:
     """Entries from `rope_scaling`, with θ and share next to it; `rope_parameters` is not read.
 
     If `type` and `rope_type` differ, version 4 uses `type`, version 5 uses `rope_type`.
@@ -151,7 +139,7 @@ def transformers_4(
         return _remote_code_entries(model, groups)
     if family.since.startswith("5"):
         raise UnreadableError(f"the model type {family.model_type} came with version 5")
-    _refuse_layers(model, exact=exact and bool(family.layers))
+    _refuse_layers(model, exact=bool(family.layers))
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
     entry["rope_type"] = _rope_type(model, str(entry.get("type") or scaling_type(entry)))
@@ -177,18 +165,6 @@ def transformers_4(
     elif family.bases:  # OLMo 3: θ for all layers, the scaling for full attention only
         parts = {FULL: entry, SLIDING: plain(entry)}
     return _class_entries(model, _group_entries(model, groups, parts))
-
-
-def transformers_4_55(configuration: Configuration, model: Model, groups: Groups) -> Entries:
-    """Entries as in 4.57, but YaRN's factor is max_position_embeddings / L0 if the file has L0."""
-    if model.family.since == "4.57":
-        raise UnreadableError(f"the model type {model.family.model_type} came with version 4.56")
-    entries = transformers_4(configuration, model, groups, exact=False)
-    original = model.fields.mapping("rope_scaling").get(ORIGINAL)
-    for entry in entries:
-        if entry is not None and entry["rope_type"] == "yarn" and original:
-            entry["factor"] = model.context / original
-    return entries
 
 
 def _base(model: Model, kind: str) -> float:

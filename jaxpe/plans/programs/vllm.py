@@ -1,6 +1,6 @@
 """vLLM: its classes of rotary embeddings, for configurations of transformers 5."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -33,11 +33,10 @@ from jaxpe.plans.programs.shared import (
 )
 
 _FACTS = program_facts("vllm")
-YarnRule = Callable[[Entry], float]
 
 
-def vllm(rule: YarnRule, configuration: Configuration, model: Model, groups: Groups) -> Entries:
-    """Entries as the classes of vLLM compute them, with a rule for YaRN's factor.
+def vllm(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries as the classes of vLLM compute them.
 
     Raises:
         UnreadableError: a type or a class that it does not have, or numbers that are missing.
@@ -46,7 +45,7 @@ def vllm(rule: YarnRule, configuration: Configuration, model: Model, groups: Gro
         return backend_entries(configuration, model, groups)
     for group in groups:
         _check_names(stated_entry(model, group))
-    return served_entries("vllm", model, groups, partial(_vllm_entry, model, rule))
+    return served_entries("vllm", model, groups, partial(_vllm_entry, model))
 
 
 def _check_names(stated: Mapping[str, Any]) -> None:
@@ -59,7 +58,7 @@ def _check_names(stated: Mapping[str, Any]) -> None:
         raise UnreadableError(f"ValueError: a {scaling_type(stated)} entry needs mrope_section")
 
 
-def _vllm_entry(model: Model, rule: YarnRule, group: LayerGroup, entry: Entry) -> Entry:
+def _vllm_entry(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     facts, name = _FACTS, model.family.model_type
     kind = scaling_type(stated_entry(model, group))
     scaled = entry["rope_type"] != "default"
@@ -80,24 +79,17 @@ def _vllm_entry(model: Model, rule: YarnRule, group: LayerGroup, entry: Entry) -
     if kind == "ntk" and scaled:
         return _ntk(model, group, entry)
     if entry["rope_type"] == "yarn":
-        return yarn(entry, rule(entry))
+        return yarn(entry, _yarn_factor(entry))
     return _RULES[entry["rope_type"]](model, entry)
 
 
-def yarn_factor(entry: Entry) -> float:
-    """Factor of cos and sin from 0.30 on, as in transformers 5."""
+def _yarn_factor(entry: Entry) -> float:
+    """Factor of cos and sin, as in transformers 5: vllm-project/vllm#56446."""
     factor, stated = float(entry["factor"]), entry.get("attention_factor")
     if stated is not None:
         return float(stated)
     both = entry.get("mscale") and entry.get("mscale_all_dim")
     return yarn_ratio(factor, entry) if both else yarn_scale(factor)
-
-
-def old_yarn_factor(entry: Entry) -> float:
-    """Factor (0.1·ln s + 1)·attn_factor that ignores other keys, until vllm-project/vllm#56446."""
-    scaled = entry.get("apply_yarn_scaling", True)
-    scale = yarn_scale(float(entry["factor"])) if scaled else 1.0
-    return scale * float(entry.get("attn_factor") or 1.0)
 
 
 def _plain_yarn(entry: Entry) -> Entry:
@@ -134,11 +126,3 @@ def longest(model: Model) -> float:
         return beside
     once = _FACTS["once"] in model.family.model_type
     return float(model.context) if once else multiplied(model, _FACTS["multiplied"])
-
-
-def longest_29(model: Model) -> float:
-    """Longest text up to vLLM 0.29: as `longest`, but factor times L0 for YaRN."""
-    last, once = parts(model)[-1], _FACTS["once"] in model.family.model_type
-    if once or scaling_type(last) not in ("yarn", *_FACTS["latent_types"]):
-        return longest(model)
-    return float(last.get(ORIGINAL) or model.context) * float(last.get("factor") or 1.0)

@@ -1,4 +1,4 @@
-"""Steps to take after a reading of a rotary configuration."""
+"""Steps to take for a rotary configuration."""
 
 from jaxpe.plans import RopeAnalysis
 from jaxpe.report.rope.text import differing_programs, serious_findings, short_names
@@ -8,6 +8,7 @@ from jaxpe.report.text import Advice, plural
 def advice(result: RopeAnalysis) -> list[Advice]:
     """Steps to take: remedies of faults and risks, and a check of what no rule knows."""
     texts = (f"{one.text} {one.remedy}" for one in serious_findings(result))
+    codes = {one.code for one in result.findings}
     steps = [Advice(text.replace("`", ""), "") for text in texts]
     if result.status != "judged":
         steps.append(
@@ -17,7 +18,7 @@ def advice(result: RopeAnalysis) -> list[Advice]:
                 "jaxpe.conformance.check_rotary(apply, jaxpe.plans.simple_plan(head_dim=128))",
             )
         )
-    elif odd := differing_programs(result):
+    elif (odd := differing_programs(result)) and "keys_ignored" not in codes:
         alike = [one.name for one in result.accepted_by if one.name not in odd]
         steps.append(
             Advice(

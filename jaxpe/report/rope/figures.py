@@ -66,11 +66,11 @@ def programs_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     differences = (one for one in result.disagreements if one.what == "frequencies")
     index: Any = next(differences).group
     programs = result.accepted_by
-    first: Any = programs[0].readings[index]
+    first: Any = programs[0].numbers[index]
     figure, (axis,) = new_figure("Programs compute different frequencies", height=4.0)
     lines: dict[bytes, list[str]] = {}
     for program in programs:
-        frequencies = program.readings[index].frequencies
+        frequencies = program.numbers[index].frequencies
         if len(frequencies) == len(first.frequencies):
             ratio = np.float32(frequencies / first.frequencies).round(5)
             lines.setdefault(ratio.tobytes(), []).append(program.name)

@@ -4,7 +4,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from jaxpe.plans import Finding, LayerPlan, PhaseError, Program, Reading, RopeAnalysis
+from jaxpe.plans import Finding, GroupNumbers, LayerPlan, PhaseError, ProgramResult, RopeAnalysis
 from jaxpe.plans.comparison import SAME, same_frequencies, shown_error
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import Headline, plural, visible
@@ -77,15 +77,15 @@ def plan_summary(result: RopeAnalysis) -> str:
 
 
 def _layers(result: RopeAnalysis) -> str:
-    groups, reading = result.groups, result.accepted_by
-    if not reading:
+    groups, accepting = result.groups, result.accepted_by
+    if not accepting:
         return "No program reads this file."
-    if reading[0] is not result.readers[0]:
-        newest, other = result.readers[0].name, reading[0].name
+    if accepting[0] is not result.programs[0]:
+        newest, other = result.programs[0].name, accepting[0].name
         refusal = f"{newest} gives no numbers for this file."
         if not result.numbers_of:
             return f"{refusal} {other} does."
-        others = result._replace(readers=tuple(reading))
+        others = result._replace(programs=tuple(accepting))
         return f"{refusal} Those shown are of {other}. {_layers(others)}"
     if not any(group.turns or group.kind == "axial" for group in groups):
         kinds = sorted({KINDS[group.kind] for group in groups})
@@ -154,15 +154,15 @@ def _reach(result: RopeAnalysis) -> str:
 
 
 def _programs(result: RopeAnalysis) -> str:
-    reading = result.accepted_by
-    if len(reading) < 2 or result.widest is None:
+    accepting = result.accepted_by
+    if len(accepting) < 2 or result.widest is None:
         return ""
     odd = differing_programs(result)
     if not odd:
         scope = ", for the file as it stands" if result.length > result.context else ""
         scope += ", without scaling" if scope and result.widest.rope_type == "default" else ""
-        return f"All {len(reading)} programs that read the file compute the same numbers{scope}."
-    return f"{', '.join(odd)} differ{'s' if len(odd) == 1 else ''} from {reading[0].name}."
+        return f"All {len(accepting)} programs that read the file compute the same numbers{scope}."
+    return f"{', '.join(odd)} differ{'s' if len(odd) == 1 else ''} from {accepting[0].name}."
 
 
 def differing_programs(result: RopeAnalysis) -> list[str]:
@@ -236,8 +236,8 @@ def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
         for title, plans, part in stacks if plans
     ]  # fmt: skip
     if result.status == "judged" and result.accepted_by:
-        readings = enumerate(result.accepted_by[0].readings)
-        tables += [_program_table(result, index) for index, one in readings if one.turns]
+        numbers = enumerate(result.accepted_by[0].numbers)
+        tables += [_program_table(result, index) for index, one in numbers if one.turns]
     if not result.turning:
         return tables
     header = ["layers", "trained", "reach", "never", "at reach", "unseen", "kept", "÷ s"]
@@ -300,9 +300,9 @@ def layer_ranges(layers: tuple[int, ...] | None) -> str:
 
 def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Rows]:
     """Table with one column for programs that agree, by evidence; ≠ marks a difference."""
-    columns: dict[tuple[str, ...], list[Program]] = {}
-    first = result.accepted_by[0].readings[index]
-    for program in result.readers:
+    columns: dict[tuple[str, ...], list[ProgramResult]] = {}
+    first = result.accepted_by[0].numbers[index]
+    for program in result.programs:
         column = *_program_column(program, index, first), program.evidence
         columns.setdefault(column, []).append(program)
     names = [short_names([one.name for one in programs]) for programs in columns.values()]
@@ -313,7 +313,7 @@ def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Ro
         if column[0] != "refused" else column
         for column in columns
     ]  # fmt: skip
-    header = ["", *(["all programs"] if len(names) == 1 < len(result.readers) else names)]
+    header = ["", *(["all programs"] if len(names) == 1 < len(result.programs) else names)]
     cells: Rows = [(name, *row) for name, *row in zip((*_ROWS, "evidence"), *marked, strict=True)]
     several = len(result.turning) > 1
     group = result.groups[index]
@@ -332,10 +332,10 @@ def short_names(names: list[str]) -> str:
     return ", ".join(f"{program} {', '.join(parts)}".strip() for program, parts in versions.items())
 
 
-def _program_column(program: Program, index: int, first: Reading) -> tuple[str, ...]:
+def _program_column(program: ProgramResult, index: int, first: GroupNumbers) -> tuple[str, ...]:
     if program.problem is not None:
         return ("refused", *["–"] * (len(_ROWS) - 1))
-    one = program.readings[index]
+    one = program.numbers[index]
     if not one.turns:
         return ("does not rotate", *["–"] * (len(_ROWS) - 1))
     if same_frequencies(one.frequencies, first.frequencies):

@@ -1,9 +1,9 @@
-"""Write what transformers itself makes of configurations to `rope_readers.json`.
+"""Write what transformers itself makes of configurations to `rope_versions.json`.
 
-Run by hand in two environments, with transformers 4.55 and 4.57, each with NumPy; no torch is
-needed, since a few names of it are lent from NumPy. Each run writes its part:
+Run by hand in an environment with transformers 4.57 and NumPy; no torch is needed, since a few
+names of it are lent from NumPy:
 
-    python tools/parity/make_rope_readers.py
+    python tools/parity/make_rope_versions.py
 
 Of each configuration of `tests/plans/published.json` and `reported.json` it keeps θ, the
 attention factor and every eighth frequency (float64 here) at the longest text, by kind of layer,
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parents[2] / "tests" / "parity"
-CONFIGS = HERE.parent / "rope"
-OUT = HERE / "rope_readers.json"
+CONFIGS = HERE.parent / "plans"
+OUT = HERE / "rope_versions.json"
 STEP = 8  # of the frequencies
 
 
@@ -64,15 +64,7 @@ def default(config, layer_type=None):
     return 1 / entry["rope_theta"] ** (np.arange(0, dim, 2) / dim), 1.0
 
 
-def is_new(config):
-    """Whether it is a configuration of version 5."""
-    return hasattr(config, "rope_parameters") and hasattr(config, "standardize_rope_params")
-
-
 def entry_of(config, layer_type=None):
-    if is_new(config):
-        entry = config.rope_parameters
-        return dict(entry[layer_type] if layer_type else entry)
     if layer_type == "sliding_attention":
         return {"rope_theta": config.rope_local_base_freq}
     return {**(getattr(config, "rope_scaling", None) or {}), "rope_theta": config.rope_theta}
@@ -87,9 +79,8 @@ def computed(config, layer_type, length):
     if kind == "default":
         inverse, factor = default(config, layer_type)
     else:
-        named = {"layer_type": layer_type} if is_new(config) else {}
         function = modeling_rope_utils.ROPE_INIT_FUNCTIONS[kind]
-        inverse, factor = function(config, None, seq_len=length, **named)
+        inverse, factor = function(config, None, seq_len=length)
     return {
         "base": entry["rope_theta"],
         "factor": float(factor),
@@ -99,11 +90,8 @@ def computed(config, layer_type, length):
 
 
 def layer_types(config):
-    if not is_new(config):
-        local = hasattr(config, "rope_local_base_freq")
-        return ["full_attention", "sliding_attention"] if local else [None]
-    nested = [k for k, v in config.rope_parameters.items() if isinstance(v, dict)]
-    return nested or [None]
+    local = hasattr(config, "rope_local_base_freq")
+    return ["full_attention", "sliding_attention"] if local else [None]
 
 
 def read(fields):

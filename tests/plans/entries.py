@@ -8,8 +8,8 @@ import numpy as np
 from jaxpe.plans.configuration import Configuration, Model, read_configuration
 from jaxpe.plans.layers import LayerGroup, layer_groups
 from jaxpe.plans.options import RopeOptions
-from jaxpe.plans.programs.base import Entry, Reader
-from jaxpe.plans.programs.table import READERS
+from jaxpe.plans.programs.base import Entry, Program
+from jaxpe.plans.programs.table import PROGRAMS
 from jaxpe.plans.scaling import ROPE_TYPES, inverse_frequencies, scaling_from_hf
 
 
@@ -33,13 +33,13 @@ def written(folder, **fields: object) -> Read:
     return read(path)
 
 
-def reader(name: str) -> Reader:
-    return next(one for one in READERS if one.name == name)
+def program(name: str) -> Program:
+    return next(one for one in PROGRAMS if one.name == name)
 
 
 def entries(name: str, given: Read) -> dict[str, Entry | None]:
     """Entries of a program by kind of layer."""
-    found = reader(name).entries(*given)
+    found = program(name).entries(*given)
     return {group.name: entry for group, entry in zip(given.groups, found, strict=True)}
 
 

@@ -1,0 +1,106 @@
+"""Scalings of RoPE as arguments of encodings: checks, resonance, and entries of Hugging Face.
+
+The scalings that configurations name are in `jaxpe.plans.scaling`.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe.plans.scaling import (
+    ROPE_TYPES,
+    Length,
+    LinearScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    RopeFrequencies,
+    RopeScaling,
+    Scalar,
+    is_traced,
+    namespace,
+)
+
+
+class ResonanceScaling(NamedTuple):
+    """Resonance scaling: wavelengths rounded to whole positions (Wang et al. 2024).
+
+    ω becomes 2π/round(2π/ω). Each phase then repeats after a whole number of positions, so longer
+    texts have no phases that training has not seen. The frequencies may come from another scaling,
+    such as YaRN.
+
+    Attributes:
+        scaling: scaling whose wavelengths are rounded; None for plain RoPE.
+    """
+
+    scaling: RopeScaling | None = None
+
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        scaling = self.scaling or LinearScaling(1.0)
+        scaled = scaling.frequencies(dim, base, length)
+        library = namespace(scaled.inverse)
+        wavelengths = library.maximum(library.round(2 * np.pi / scaled.inverse), 1)
+        return scaled._replace(inverse=2 * np.pi / wavelengths)
+
+
+Scaling = RopeScaling | ResonanceScaling
+
+# Fields whose numbers must be positive.
+_POSITIVE = (
+    "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
+    "short_factor", "long_factor", "fraction",
+)  # fmt: skip
+
+
+def check_scaling(scaling: object) -> None:
+    """Raise `ValueError` for a scaling with invalid numbers."""
+    if not isinstance(scaling, Scaling):
+        raise ValueError(
+            f"scaling is {scaling!r}: pass one such as LinearScaling(4.0), or a rope_parameters "
+            "entry to rope_from_hf"
+        )
+    if isinstance(scaling, ResonanceScaling):
+        return None if scaling.scaling is None else check_scaling(scaling.scaling)
+    name = type(scaling).__name__
+    parameters = {key: x for key, x in scaling._asdict().items() if not is_traced(x)}
+    for field in _POSITIVE:
+        values = np.asarray(1.0 if parameters.get(field) is None else parameters[field], np.float64)
+        if not np.all((values > 0) & np.isfinite(values)):
+            raise ValueError(f"{name}: {field} must be positive, not {parameters[field]}")
+    if parameters.get("original_max_position_embeddings", 2) < 2:
+        raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
+    for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
+        if float(parameters.get(high, math.inf)) < float(parameters.get(low, 0)):
+            raise ValueError(
+                f"{name}: {high} ({parameters[high]}) must not be below {low} ({parameters[low]})"
+            )
+
+
+def scaling_to_hf(scaling: Scaling | None, *, dim: int, base: float) -> dict[str, Any]:
+    """Entry of `rope_parameters` that makes Hugging Face compute the frequencies of a scaling.
+
+    Hugging Face has no static "ntk", which becomes a larger `rope_theta`. It has no "ntk_by_parts",
+    which becomes "yarn" with an attention factor of 1.
+
+    >>> scaling_to_hf(LinearScaling(4.0), dim=64, base=1e4)
+    {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 10000.0}
+    """
+    if scaling is None:
+        return {"rope_type": "default", "rope_theta": base}
+    if not isinstance(scaling, tuple(ROPE_TYPES.values())):
+        name = type(scaling).__name__
+        raise ValueError(f"Hugging Face has no type for {name}: no entry can express it")
+    if isinstance(scaling, NtkScaling):
+        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 for every base
+        return {"rope_type": "default", "rope_theta": base * scaling.factor**power}
+    parameters = {key: value for key, value in scaling._asdict().items() if value is not None}
+    if isinstance(scaling, NtkByPartsScaling):
+        return {"rope_type": "yarn", **parameters, "attention_factor": 1.0, "rope_theta": base}
+    if isinstance(scaling, ProportionalScaling):
+        parameters["partial_rotary_factor"] = parameters.pop("fraction")
+    for name in {"short_factor", "long_factor"} & set(parameters):
+        parameters[name] = list(parameters[name])
+    kind = next(kind for kind, cls in ROPE_TYPES.items() if isinstance(scaling, cls))
+    return {"rope_type": kind, **parameters, "rope_theta": base}

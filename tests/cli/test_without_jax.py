@@ -1,0 +1,35 @@
+"""Commands that do not load JAX, whose import takes longer than their work."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+RUN = """
+import sys
+import jaxpe.plans
+from jaxpe.cli.main import _run
+for words in {commands}:
+    _run(words)
+print("JAX is loaded:", "jax" in sys.modules)
+"""
+
+
+def test_rope_golden_and_batch_do_not_load_jax(tmp_path):
+    """So a setting that JAX would refuse is no matter to them."""
+    config, batch = tmp_path / "config.json", tmp_path / "batch.npz"
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+    config.write_text(json.dumps({"model_type": "llama", "rope_theta": 1e4, **sizes}))
+    np.savez(batch, positions=np.arange(8)[None])
+    commands = [
+        ["rope", str(config), "--length", "4096", "--out", str(tmp_path / "page")],
+        ["golden", str(config), "--out", str(tmp_path / "golden")],
+        ["batch", str(batch)],
+    ]
+    words = [sys.executable, "-c", RUN.format(commands=commands)]
+    environment = {**os.environ, "JAX_ENABLE_X64": "maybe"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "JAX is loaded: False"
