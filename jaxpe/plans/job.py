@@ -46,11 +46,12 @@ class RopeConfig(NamedTuple):
     configuration: Configuration
     options: RopeOptions
 
-    def plan(self, program: str = "transformers", *, length: int | None = None):
+    def plan(self, program: str | None = None, *, length: int | None = None):
         """Groups of layers, with the numbers of a program.
 
         Args:
-            program: name of a program, with a version if it has several.
+            program: name of a program, with a version if it has several; default: the newest
+                transformers, or llama.cpp for a .gguf.
             length: longest text; default: the configuration's length.
 
         Raises:

@@ -54,12 +54,12 @@ def test_entries_that_are_left_out(tmp_path):
     entries = ("rope.freq_base", "attention.head_count_kv", "attention.key_length")
     entries += ("attention.value_length",)
     path = written(tmp_path / "a.gguf", "gemma3", without=entries)
-    _, fields, _, _ = read_gguf_model(path)
-    assert {plan.base for plan in read_plans(path)} == {50, 10_000}  # of windows, and of others
+    row, fields, _, _ = read_gguf_model(path)
+    assert {plan.base for plan in read_plans(path, row)} == {50, 10_000}  # of windows, and of others
     assert fields.get("num_key_value_heads") is None  # as many as queries
     assert fields["head_dim"] == 4
     path = written(tmp_path / "b.gguf", "gemma3", without=("attention.sliding_window",))
-    assert [plan.window for plan in read_plans(path)] == [None]
+    assert [plan.window for plan in read_plans(path, row)] == [None]
     path = written(tmp_path / "c.gguf", "gemma3", without=("feed_forward_length",))
     with pytest.raises(InputError, match=r"has no gemma3.feed_forward_length"):
         load_causal_lm(path)

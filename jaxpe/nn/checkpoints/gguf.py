@@ -128,7 +128,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
         found = projection.search(name)
         rotated = (heads[found[1]], turned) if found and heads else None
         files[name] = _Stored(path, tensor, rotated), name
-    fused = any(".attn_qkv." in name for name in stored)
+    fused = not heads and any(".attn_qkv." in name for name in stored)  # else rows cannot be moved
     return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
 
 
