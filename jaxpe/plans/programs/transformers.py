@@ -43,11 +43,14 @@ def transformers_5(
     if type(model.fields.get("attn_temperature_tuning")) is int:
         raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
     _refuse(model)
-    entries = _class_entries(model, completed_entries(model, groups), refuses=True)
+    ignores = model.family.scaling == "ignored"
+    entries = completed_entries(_without_scaling(model) if ignores else model, groups)
     part = model.fields.integer("qk_rope_head_dim") if model.family.latent else None
     for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
         if entry["rope_type"] == "default" and not model.family.share:
             entry["partial_rotary_factor"] = 1.0
+        if entry["rope_type"] != "default" and model.family.scaling == "refused":
+            raise UnreadableError("ValueError: its class has no scaling")
         if _add_factors(model, entry) and not both:
             entry["long_factor"] = entry.get("short_factor")
         turned = group.width * float(entry["partial_rotary_factor"])
@@ -89,26 +92,29 @@ def _refuse(model: Model) -> None:
     """Raise for entries that the class of this model type refuses."""
     family, entry = model.family, file_entry(model)
     stated = model.fields.mapping("rope_parameters")
-    kinds = (key for key in (FULL, SLIDING) if isinstance(stated.get(key), Mapping))
-    others = sorted(stated.keys() - set(kinds)) if family.strict else []
     if scaling_type(stated) in YARNS[1:]:
         raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
-    if others:
-        raise UnreadableError(f"rope_parameters has {others[0]!r}, no kind of layer")
-    if missing := [key for key in family.required if entry and key not in entry]:
+    for name in family.strict:
+        keys = model.fields.mapping(name)
+        kinds = (key for key in (FULL, SLIDING) if isinstance(keys.get(key), Mapping))
+        if others := sorted(keys.keys() - set(kinds)):
+            raise UnreadableError(f"{name} has {others[0]!r}, no kind of layer")
+    needed, kind = family.required if entry else [], scaling_type(entry)
+    if family.scaling == "ignored":  # its class validates the entry all the same
+        needed = [*_FACTS["required"].get(kind, ()), *_FACTS["unfilled"].get(kind, ())]
+        if kind in ("yarn", "llama3") and "max_position_embeddings" not in family.defaults:
+            raise UnreadableError("AttributeError: its class has no max_position_embeddings")
+    if missing := [key for key in needed if key not in entry]:
         raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
-    if family.alpha and entry.get("alpha") and model.fields.get("head_dim") is None:
-        raise UnreadableError("TypeError: alpha needs head_dim, and the file has none")
+    sized = [key for key in family.sized if entry.get(key) or key == kind]
+    if sized and model.fields.get("head_dim") is None:
+        raise UnreadableError(f"TypeError: {sized[0]} needs head_dim, and the file has none")
 
 
-def _class_entries(model: Model, entries: Entries, *, refuses: bool = False) -> Entries:
-    """Entries for a class that has no scalings: it ignores or refuses them."""
-    scaled = any(entry is not None and entry["rope_type"] != "default" for entry in entries)
-    if not scaled or not model.family.scaling:
-        return entries
-    if refuses and model.family.scaling == "refused":
-        raise UnreadableError("ValueError: its class has no scaling")
-    return tuple(entry and plain(entry) for entry in entries)
+def _without_scaling(model: Model) -> Model:
+    """Model whose class reads no scaling."""
+    kinds = dict.fromkeys(map(str, map(model.entry.get, ("type", "rope_type"))), "default")
+    return model._replace(family=model.family._replace(types=kinds))
 
 
 def completed_entries(model: Model, groups: Groups) -> Entries:
@@ -146,6 +152,7 @@ def transformers_4(
         return _remote_code_entries(model, groups)
     if family.since.startswith("5"):
         raise UnreadableError(f"the model type {family.model_type} came with version 5")
+    model = _without_scaling(model) if isinstance(family.scaling, str) else model
     _refuse_layers(model, exact=exact and bool(family.layers))
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
@@ -171,7 +178,7 @@ def transformers_4(
         parts = {FULL: entry, SLIDING: _finish(model, local)}
     elif family.bases:  # OLMo 3: θ for all layers, the scaling for full attention only
         parts = {FULL: entry, SLIDING: plain(entry)}
-    return _class_entries(model, _group_entries(model, groups, parts))
+    return _group_entries(model, groups, parts)
 
 
 def transformers_4_55(configuration: Configuration, model: Model, groups: Groups) -> Entries:
@@ -368,6 +375,9 @@ def _rope_type(model: Model, stated: str) -> str:
     kind = model.family.types.get(stated, stated)
     if kind not in _FACTS["required"]:
         raise UnreadableError(f"KeyError: {kind!r} is no rope_type")
+    takes = model.family.scaling
+    if kind not in ("default", *takes) and not isinstance(takes, str):
+        raise UnreadableError(f"ValueError: its configuration class has no scaling {kind!r}")
     return kind
 
 
