@@ -5,6 +5,7 @@ buffers and modules of its class. Run by hand with the newest transformers and t
 `README.md`.
 """
 
+import contextlib
 import gzip
 import json
 import sys
@@ -13,7 +14,7 @@ import warnings
 from pathlib import Path
 
 import transformers
-from make_rope_classes import config_classes, model_classes
+from make_rope_classes import config_classes, model_classes, turns
 from rope_classes.positions import measured
 from rope_classes.variations import CLASSES
 from transformers.utils import logging
@@ -27,11 +28,14 @@ def main():
     logging.set_verbosity_error()
     CLASSES.update(config_classes())
     families = tomllib.loads((ROOT / "jaxpe" / "plans" / "families.toml").read_text())
-    judged = {*families["rotary"], *families["axial"], *families["composite"]}
-    names = sorted({*CLASSES} - judged)
+    judged = {*families["rotary"], *families["axial"]}
+    parts = {name for name in families["composite"] if turns(name, CLASSES)}
+    names = sorted({*CLASSES} - judged - parts)
     types = json.loads(gzip.decompress(OUT.read_bytes()))["types"] if sys.argv[1:] else {}
     for name in sys.argv[1:] or names:
-        types[name] = measured(CLASSES[name], model_classes)
+        types[name] = {"kind": None}
+        with contextlib.suppress(ImportError):  # a library that its code needs
+            types[name] = measured(CLASSES[name], model_classes)
         print(name, types[name]["kind"], file=sys.stderr, flush=True)
     result = {"transformers": transformers.__version__, "types": types}
     data = json.dumps(result, sort_keys=True, separators=(",", ":")).encode()

@@ -70,6 +70,9 @@ def outcome(cls, rotary, fields, kept=()):
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}".replace("\n", " ")[-140:]}
     result = {"numbers": numbers(modules)}
+    part = "qk_nope_head_dim" in vars(config) and config.qk_rope_head_dim
+    if part and (wide := [row[0] for row in result["numbers"] if 2 * row[0] > part]):
+        return {"refused": f"RuntimeError: {2 * wide[0]} of {part} entries"}  # in a forward pass
     for name in kept:
         result[name] = vars(config).get(name)
     return json.loads(json.dumps(result, default=str))
@@ -106,14 +109,16 @@ def changed(cls, config):
 def measured(cls):
     rotary = rotary_classes(cls)
     plain = outcome(cls, rotary, {})
-    if "refused" in plain:
+    if "numbers" not in plain:
         return {"plain": plain}
     config = cls(**needed(cls))
     count = plain["numbers"][0][0] if plain["numbers"] else 16
     cases = {name: (fields, ()) for name, fields in scaled(cls, count)}
     for name, fields in changed(cls, config):
         cases[name] = fields, tuple(fields)
-    rows = {name: {"fields": f, **outcome(cls, rotary, f, kept)} for name, (f, kept) in cases.items()}
+    rows = {
+        name: {"fields": f, **outcome(cls, rotary, f, kept)} for name, (f, kept) in cases.items()
+    }
     names = [one.__name__ for one in rotary]
     return {"plain": plain, "needed": needed(cls), "modules": names, "cases": rows}
 

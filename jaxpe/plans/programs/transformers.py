@@ -38,10 +38,7 @@ def transformers_5(
     Raises:
         UnreadableError: an unknown type, or missing numbers.
     """
-    if model.family.since != REMOTE_CODE:
-        _refuse_layers(model)
-    if type(model.fields.get("attn_temperature_tuning")) is int:
-        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
+    refuse_configuration(model)
     _refuse(model)
     ignores = model.family.scaling == "ignored"
     entries = completed_entries(_without_scaling(model) if ignores else model, groups)
@@ -53,7 +50,9 @@ def transformers_5(
             raise UnreadableError("ValueError: its class has no scaling")
         if _add_factors(model, entry) and not both:
             entry["long_factor"] = entry.get("short_factor")
-        turned = group.width * float(entry["partial_rotary_factor"])
+        width = model.fields.integer(model.family.heads.get("latent", "")) or group.width
+        whole = entry["rope_type"] == "proportional"  # a table with zeros for the rest
+        turned = width * (1.0 if whole else float(entry["partial_rotary_factor"]))
         if part is not None and group.place == "latent" and turned > part:
             raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
     return entries
@@ -82,20 +81,26 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         if stated and (not pattern or isinstance(pattern, str)):
             raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
-    exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
+    exact = exact and not rule.keys() & {"each", "with_mlp"}
     if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
         named = f"{len(listed)} entries for {count} layers"
         raise UnreadableError(f"ValueError: layer_types has {named}")
 
 
-def _refuse(model: Model) -> None:
-    """Raise for entries that the class of this model type refuses."""
-    family, entry = model.family, file_entry(model)
-    stated = model.fields.mapping("rope_parameters")
-    if scaling_type(stated) in YARNS[1:]:
-        raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
+def refuse_configuration(model: Model) -> None:
+    """Raise for what the configuration class refuses, in every program that loads files with it.
+
+    Raises:
+        UnreadableError: fields that contradict the class or each other.
+    """
+    family, fields, entry = model.family, model.fields, file_entry(model)
+    if family.since == REMOTE_CODE:
+        return
+    _refuse_layers(model)
+    if type(fields.get("attn_temperature_tuning")) is int:
+        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
     for name in family.strict:
-        keys = model.fields.mapping(name)
+        keys = fields.mapping(name)
         kinds = (key for key in (FULL, SLIDING) if isinstance(keys.get(key), Mapping))
         if others := sorted(keys.keys() - set(kinds)):
             raise UnreadableError(f"{name} has {others[0]!r}, no kind of layer")
@@ -106,7 +111,17 @@ def _refuse(model: Model) -> None:
             raise UnreadableError("AttributeError: its class has no max_position_embeddings")
     if missing := [key for key in needed if key not in entry]:
         raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
-    sized = [key for key in family.sized if entry.get(key) or key == kind]
+    sections = entry.get("mrope_section") if family.mrope.get("whole") else None
+    if sections and 2 * sum(sections) != head_size(model):
+        raise UnreadableError(f"ValueError: {sections} are not half of {head_size(model)} entries")
+
+
+def _refuse(model: Model) -> None:
+    """Raise for entries that the code of the model, but not its configuration class, refuses."""
+    stated, entry = model.fields.mapping("rope_parameters"), file_entry(model)
+    if scaling_type(stated) in YARNS[1:]:
+        raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
+    sized = [key for key in model.family.sized if entry.get(key) or key == scaling_type(entry)]
     if sized and model.fields.get("head_dim") is None:
         raise UnreadableError(f"TypeError: {sized[0]} needs head_dim, and the file has none")
 
@@ -316,14 +331,16 @@ def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
 
 
 def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
-    """Base of sliding layers, and the rope part of latent attention as a share of the head."""
-    entry, fields = file_entry(model), model.fields
+    """The rope part of latent attention is the table; without an entry, sliding layers differ."""
+    entry, fields = model.entry, model.fields
     names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
     theta = fields.number("rope_theta") or model.family.base
-    bases = {} if SLIDING in entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
-    if not any(name in entry for name in names):
-        entry = dict.fromkeys(names, entry)
-    parts = {name: {**entry[name], "partial_rotary_factor": 1.0} for name in names}
+    bases = {} if entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
+    nested = any(isinstance(entry.get(name), Mapping) for name in names)
+    stated = {name: entry.get(name) if nested else entry for name in names}
+    parts = {
+        n: {**one, "partial_rotary_factor": 1.0} for n, one in stated.items() if one is not None
+    }
     return {name: _complete_entry(model, parts[name], bases.get(name, theta)) for name in parts}
 
 

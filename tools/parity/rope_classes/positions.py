@@ -30,7 +30,9 @@ COMPUTED = {  # by the name of the class of a module without tensors
 }
 ALIBI = re.compile(r"\balibi\b|build_alibi_tensor")
 PURE = re.compile(r"^(Falcon)?Mamba|^Rwkv|^xLSTM")  # families without attention
-SKIPPED = re.compile(r"rot(ary|ate)|rope|inv_freq|position_ids|dropout|Interpolat|timestep|Diffusion", re.IGNORECASE)
+SKIPPED = re.compile(
+    r"rot(ary|ate)|rope|inv_freq|position_ids|dropout|Interpolat|timestep|Diffusion", re.IGNORECASE
+)
 PASSED = r"^(?!interpolate|bool).*(pos(ition)?(s|al)?_(emb|enc)|query_pos|_pe$|pos$)"
 SWITCHES = re.compile(r"relative|position|(^|_)pos_|alibi|rel_pos|abs_pos")
 SIZES = {  # fields without which a class cannot be built
@@ -104,18 +106,25 @@ def takes(module_class, cls, module):
 def inside_parent(cls, model_classes_of):
     """Modules with this configuration, inside a model of the type that has the type as a part."""
     for parent in CLASSES.values():
-        names = [k for k, v in parent.sub_configs_defaults.items() if v.model_type == cls.model_type]
+        names = [
+            k for k, v in parent.sub_configs_defaults.items() if v.model_type == cls.model_type
+        ]
         parts = [name.removesuffix("_config") for name in names]
-        fields = {f.format(part) for part in parts for f in ("{}", "embed_{}", "{}_model", "{}_tower")}
+        fields = {
+            f.format(part) for part in parts for f in ("{}", "embed_{}", "{}_model", "{}_tower")
+        }
         for model_class in model_classes_of(parent)[:2] if names else ():
             with contextlib.suppress(Exception), torch.device("meta"):
                 own = {name: {"model_type": cls.model_type} for name in names}
                 own = merged({**needed(parent), **SIZES.get(parent.model_type, {})}, own)
                 model = model_class(parent(**own))
-                for path, module in model.named_modules():
-                    named = path.rsplit(".", 1)[-1] in fields
-                    if named or any(isinstance(v, cls) for v in vars(module).values()):
-                        return [module]
+                inner = {path: module for path, module in model.named_modules() if path}
+                named = [m for path, m in inner.items() if path.rsplit(".", 1)[-1] in fields]
+                named += [
+                    m for m in inner.values() if any(isinstance(v, cls) for v in vars(m).values())
+                ]
+                if named:
+                    return named[:1]
     return []
 
 
