@@ -10,7 +10,14 @@ from typing import Any, Literal, NamedTuple
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import model_folder
 from jaxpe._core.json_values import parse_json, read_json
-from jaxpe.plans.families import Family, field_names, filled_part, find_family, part_types
+from jaxpe.plans.families import (
+    Family,
+    field_names,
+    filled_part,
+    find_family,
+    has_own_layers,
+    part_types,
+)
 from jaxpe.plans.fields import Fields, positional_names
 from jaxpe.plans.options import LARGEST_HEAD, RopeOptions
 from jaxpe.plans.programs.facts import find_architecture
@@ -148,8 +155,9 @@ def _models(
             raise InputError(f"`config`: {name} is {reprlib.repr(fields[name])}, not an object")
     sized = "hidden_size" in fields and {"num_hidden_layers", "num_attention_heads"} & {*fields}
     flat = text is not None and text not in nested and sized
-    decodes = text is None and "hidden_size" in getattr(find_family(model_type), "defaults", ())
-    if not chosen or flat or decodes:  # a model has its fields at the top level
+    if (
+        not chosen or flat or (text is None and has_own_layers(model_type))
+    ):  # a model has its fields at the top level
         text_type = (model_type if text is None else types.get(text)) or model_type
         yield part, text_type, fields, False
     for name in () if flat else chosen:

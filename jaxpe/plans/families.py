@@ -18,7 +18,8 @@ class Family(SimpleNamespace):
 
     Attributes:
         model_type: name of the type.
-        kind: "rotary" or "axial"; "table", "bias" or "none" if the type never rotates.
+        kind: "rotary" or "axial"; "switched" if fields select among kinds without rotation; else one
+            or more of "table", "bias", "convolution", joined by "+", or "linear" or "none".
     """
 
     def __init__(self, model_type: str, **rules: Any):
@@ -42,11 +43,22 @@ def find_family(model_type: str) -> Family | None:
     (150000, 'table', None)
     """
     table = _table()
-    for kind in ("rotary", "axial"):
+    for kind in ("rotary", "axial", "switched"):
         if model_type in table[kind]:
             return Family(model_type, **{"kind": kind, **table[kind][model_type]})
     kind = next((kind for kind, types in table["without"].items() if model_type in types), None)
-    return None if kind is None else Family(model_type, kind=kind)
+    return None if kind in (None, "undecided") else Family(model_type, kind=kind)
+
+
+def has_own_layers(model_type: str) -> bool:
+    """Whether a composite type has layers next to those of its parts.
+
+    >>> has_own_layers("dpt"), has_own_layers("clip")
+    (True, False)
+    """
+    table = _table()
+    sized = "hidden_size" in table["rotary"].get(model_type, {}).get("defaults", ())
+    return sized or any(model_type in types for types in table["without"].values())
 
 
 def field_names(what: str) -> list[str]:

@@ -3,11 +3,12 @@
 import contextlib
 import reprlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe.plans.configuration import Model, head_size
 from jaxpe.plans.fields import (
+    Fields,
     CHUNKED,
     FULL,
     INDEXED,
@@ -17,7 +18,7 @@ from jaxpe.plans.fields import (
     checked_list,
 )
 
-Kind = Literal["rotary", "none", "linear", "bias", "table", "axial"]
+Kind = str  # "rotary", "axial", "none", "linear", or parts such as "bias+table"
 
 UNSCALED = "unscaled_attention"  # layers that a scaling does not apply to
 INDEXER = ", indexer"  # suffix of the name of a group
@@ -30,7 +31,6 @@ _EMPTY = ("moe", "mlp", "dense")  # layers without attention
 _WINDOWED = (SLIDING, "hybrid_sliding", "reference_sliding_attention")
 # Fields with the number of layers; the first present one is used.
 _COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
-_LETTERS = {"M": LINEAR, "*": FULL, "-": "mlp", "E": "moe"}  # of Nemotron-H
 
 
 class LayerGroup(NamedTuple):
@@ -39,7 +39,8 @@ class LayerGroup(NamedTuple):
     Attributes:
         name: kind of layer, as the model's class names it.
         layers: indices, from 0; None if the file does not give their number.
-        kind: "rotary", "none", "linear" (recurrent, convolution, state space), "bias" or "table".
+        kind: "rotary", "none", "linear" (recurrent, convolution, state space), or what positions
+            act by: "table", "bias", "convolution", joined by "+".
         window: positions that a query sees, itself included; None for all.
         two_sided: whether the window reaches to both sides.
         head_dim: width of a query at the logits.
@@ -145,6 +146,11 @@ def _kind(model: Model, name: str) -> Kind:
     if name in _EMPTY:
         return "none"
     kind = family.kind
+    if family.kinds:
+        parts = (
+            part for part, names in family.kinds.items() if not names or any(map(fields.get, names))
+        )
+        return "+".join(parts) or "none"
     if family.flag and kind == "rotary":
         stated = str(fields.get(family.flag["field"])).lower()
         kind = family.flag.get(stated, family.flag["otherwise"])
@@ -232,7 +238,9 @@ def layer_kinds(model: Model) -> list[str] | None:
             fields.get(rule["repeated"])
         return derived
     names = checked_list(fields, "layer_types", stated, count, str, "a name")
-    return [_RENAMED.get(one, one) for one in names]
+    renamed = {**_RENAMED, **rule.get("names", {})}
+    kinds = [renamed.get(one, one) for one in names]
+    return [*kinds[:-1], rule["last"]] if rule.get("ends") else kinds
 
 
 def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
@@ -253,20 +261,38 @@ def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
 
 
 def _cyclic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Cycle of kinds, from the file or the type."""
-    stated = model.fields.sequence(rule["cycle_field"]) if "cycle_field" in rule else None
+    """Cycle of kinds after the first layers, or a kind for each layer from the file."""
+    cycle, first, name = rule["cycle"], rule.get("first", []), rule.get("each", "")
     names = {**_RENAMED, **rule.get("names", {})}
-    cycle = [names.get(one, one) for one in stated or rule["cycle"]]
-    first = rule.get("first", cycle[0])
-    return [cycle[i % len(cycle)] if i else first for i in layers]
+    if stated := _nested(model.fields, name or rule.get("cycle_field", "")):
+        cycle, first = list(stated), []
+        if name:
+            cycle = checked_list(model.fields, name, cycle, len(layers) or None, object, "a kind")
+    kinds = [names.get(str(one)) if name and stated else names.get(one, one) for one in cycle]
+    if None in kinds:
+        unknown, known = reprlib.repr(cycle[kinds.index(None)]), ", ".join(rule["names"])
+        raise InputError(f"{model.fields.source}: {name} has {unknown}, not one of {known}")
+    return [first[i] if i < len(first) else kinds[i % len(kinds)] for i in layers]
+
+
+def _nested(fields: Fields, name: str) -> Any:
+    """A field that is a list or a text, or one inside an object, as in `object.field`."""
+    outer, _, inner = name.partition(".")
+    value = fields.mapping(outer).get(inner) if inner else fields.get(name)
+    if not isinstance(value, list | str | None):
+        raise fields.error(outer, ", not a list")
+    return value
 
 
 def _index_list_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Kinds by a list of indices; one kind if the file has no list and no other rule applies."""
     listed = rule["listed"]  # a field, or the layers themselves
-    listed = model.fields.sequence(listed) if isinstance(listed, str) else listed
+    listed = _nested(model.fields, listed) if isinstance(listed, str) else listed
+    if listed is None and "cycle" in rule:
+        return _cyclic(model, rule, layers)
     other = rule.get("otherwise", rule["else"]) if listed is None else rule["else"]
-    return [rule["then"] if i in (listed or ()) else other for i in layers]
+    start = rule.get("start", 0)
+    return [rule["then"] if i + start in (listed or ()) else other for i in layers]
 
 
 def _window_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
@@ -291,42 +317,6 @@ def _rotation_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> lis
     return [local if on and bool(turns) == chunked else FULL for turns in turned]
 
 
-def _deepseek_v4(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Compressed attention by `compress_ratios`, else alternating after two heavy layers."""
-    ratios = {0: SLIDING, 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
-    fields, name = model.fields, "compress_ratios"
-    stated = fields.sequence(name)
-    if not stated:
-        return [ratios[4] if i > 1 and i % 2 else ratios[128] for i in layers]
-    listed = checked_list(fields, name, stated, len(layers), object, "a ratio")
-    for one in stated:
-        if one not in tuple(ratios):
-            raise InputError(f"{fields.source}: {name} has {reprlib.repr(one)}, not 0, 4 or 128")
-    return [ratios[one] for one in listed]
-
-
-def _letter_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Nemotron-H: a letter for each layer."""
-    pattern = model.fields.get("hybrid_override_pattern")
-    if not isinstance(pattern, str) or not pattern:
-        pattern = "ME*-" * len(layers)
-    return [_LETTERS.get(pattern[i : i + 1], "mlp") for i in layers]
-
-
-def _kimi_linear(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Layers listed from 1 in `linear_attn_config`, else every fourth but the first."""
-    listed = model.fields.mapping("linear_attn_config").get("full_attn_layers")
-    if isinstance(listed, list):
-        return [FULL if i + 1 in listed else LINEAR for i in layers]
-    return [FULL if i in layers[4::4] else LINEAR for i in layers]
-
-
-def _minimax_m3(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    listed = model.fields.mapping("sparse_attention_config").get("sparse_attention_freq")
-    listed = listed if isinstance(listed, list) else []
-    return ["minimax_m3_sparse" if any(listed[i : i + 1]) else FULL for i in layers]
-
-
 def _cohere2_moe(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """One pattern for the first dense layers, another for the rest."""
     fields = model.fields
@@ -339,15 +329,11 @@ def _cohere2_moe(model: Model, rule: Mapping[str, Any], layers: range) -> list[s
 
 # Rules by the key of `layers` that names them: kinds of the layers from their indices.
 _RULES: dict[str, Callable[[Model, Mapping[str, Any], range], list[str]]] = {
+    "listed": _index_list_kinds,
     "period": _periodic,
     "cycle": _cyclic,
-    "listed": _index_list_kinds,
     "windowed": _window_kinds,
     "by_turning": _rotation_kinds,
-    "compress_ratios": _deepseek_v4,
-    "letters": _letter_kinds,
-    "linear_attn_config": _kimi_linear,
-    "sparse_attention_config": _minimax_m3,
     "dense_prefix": _cohere2_moe,
     "all": lambda model, rule, layers: [rule.get("all", FULL)] * len(layers),
 }

@@ -55,7 +55,10 @@ def test_entries_that_are_left_out(tmp_path):
     entries += ("attention.value_length",)
     path = written(tmp_path / "a.gguf", "gemma3", without=entries)
     row, fields, _, _ = read_gguf_model(path)
-    assert {plan.base for plan in read_plans(path, row)} == {50, 10_000}  # of windows, and of others
+    assert {plan.base for plan in read_plans(path, row)} == {
+        50,
+        10_000,
+    }  # of windows, and of others
     assert fields.get("num_key_value_heads") is None  # as many as queries
     assert fields["head_dim"] == 4
     path = written(tmp_path / "b.gguf", "gemma3", without=("attention.sliding_window",))

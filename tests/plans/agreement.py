@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions
+from jaxpe.plans.job import read_plans
 
-CLASSES = Path(__file__).parents[1] / "parity" / "rope_classes.json.gz"
+PARITY = Path(__file__).parents[1] / "parity"
 _RTOL = 2e-5  # classes compute in float32
 
 
@@ -40,9 +41,9 @@ class Verdict(NamedTuple):
 
 
 @cache
-def classes() -> Mapping[str, Any]:
-    """The stored classes: by type, and the list of those without rotary code."""
-    with gzip.open(CLASSES) as file:
+def classes(name: str = "rope_classes") -> Mapping[str, Any]:
+    """Stored classes, under "types": also of "class_positions" and "class_rules"."""
+    with gzip.open(PARITY / f"{name}.json.gz") as file:
         return json.load(file)
 
 
@@ -65,8 +66,8 @@ def _compared(group: Mapping[str, Any]) -> bool:
 
 
 def read(fields: Mapping[str, Any], folder: Path, length: int | None = None) -> RopeAnalysis:
-    """The analysis of fields by the newest transformers."""
-    return explain_rope(written(fields, folder, length))
+    """The analysis of fields by the newest transformers, without findings."""
+    return read_plans(written(fields, folder, length))[1]
 
 
 def written(fields: Mapping[str, Any], folder: Path, length: int | None = None) -> RopeOptions:
@@ -74,6 +75,17 @@ def written(fields: Mapping[str, Any], folder: Path, length: int | None = None) 
     path = folder / "config.json"
     path.write_text(json.dumps(fields))
     return RopeOptions(config=str(path), programs="transformers 5.24", length=length)
+
+
+def outcome(
+    fields: Mapping[str, Any], folder: Path, length: int | None = None
+) -> tuple[str, tuple[LayerPlan, ...]]:
+    """Why the newest transformers refuses fields, empty where it reads them; and the plans."""
+    try:
+        found = read(fields, folder, length)
+    except InputError as error:
+        return str(error), ()
+    return found.readers[0].problem or "", found.groups
 
 
 def _verdict(

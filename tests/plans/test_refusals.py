@@ -90,13 +90,11 @@ def test_a_file_for_one_program_alone_has_its_numbers_among_the_programs(explain
     assert "What programs compute" in [title for title, *_ in tables_of(found)]
 
 
-def test_numbers_of_others_are_named(explain):
-    """Exaone4Config raises TypeError for LLLG without layer_types, in 4.57 too."""
+def test_a_refusal_of_the_configuration_class_is_of_all_programs_that_load_files_with_it(explain):
+    """Exaone4Config raises TypeError for LLLG without layer_types; vLLM and SGLang use it."""
     found = explain({**EXAONE, "sliding_window_pattern": "LLLG"})
-    refusing = [one.name for one in found.programs if one.problem]
-    assert refusing == [NEWEST, "transformers 4.57"]
-    assert found.numbers_of == "vLLM 0.33"
-    assert "Those shown are of vLLM 0.33" in rope_summary(found)
+    assert [one.name for one in found.programs if not one.problem] == ["llama.cpp"]
+    assert found.numbers_of == ""
     assert explain(PUBLISHED["Qwen3 8B"]).numbers_of == NEWEST
 
 

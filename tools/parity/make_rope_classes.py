@@ -23,8 +23,9 @@ from pathlib import Path
 import torch
 import transformers
 from rope_classes import measure
-from rope_classes.groups import groups_of, linear_modules, other_positions
+from rope_classes.groups import groups_of, linear_modules
 from rope_classes.inputs import candidates
+from rope_classes.positions import evidence
 from rope_classes.variations import CLASSES, cases_of, needed, new
 from transformers import PreTrainedConfig, PreTrainedModel, initialization
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -235,7 +236,7 @@ def measured(cls, kwargs):
         groups = groups_of(model, own, watch)
         result = {"input": fields, "how": how, "model": model_class.__name__, "groups": groups}
         result["text"] = "input_ids" in inspect.signature(model.forward).parameters
-        result["positions"] = other_positions(model)
+        result["positions"] = [*evidence(model)]
         total = sum(1 for k in watch.modules)
         if error:
             result["incomplete"] = error

@@ -15,9 +15,9 @@ from sphinx.util.docutils import SphinxDirective
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report.rope.figures import rope_figures
 from jaxpe.report.rope.text import (
-    KINDS,
     ROPE_LEGEND,
     differing_programs,
+    kind_text,
     plan_summary,
     short_names,
     tables_of,
@@ -251,7 +251,7 @@ def overview(result: RopeAnalysis) -> list[str]:
     moving = [one for one in result.groups if one.turns or one.kind == "axial"]
     every = _joined(result.groups, _window)
     if not moving:
-        kinds = _joined(result.groups, lambda one: KINDS[one.kind])
+        kinds = _joined(result.groups, lambda one: kind_text(one.kind))
         return [f"none: {kinds}", "–", "–", "–", "–", every or "–", "–"]
     odd = differing_programs(result)
     return [

@@ -24,6 +24,7 @@ from jaxpe.plans.programs.transformers import (
     group_label,
     logit_factor,
     query_scaling,
+    refuse_configuration,
     transformers_5,
 )
 
@@ -49,6 +50,8 @@ def served_entries(program: str, model: Model, groups: Groups, rule: Rule) -> En
     if name in facts["removed"]:
         last = facts["removed"][name]
         raise UnreadableError(f"version {last} is the last with a class for {name}")
+    if name not in facts["own_configurations"]:
+        refuse_configuration(model)
     family = model.family._replace(types={**facts["types"], **model.family.types}, alpha=True)
     rotations = _rotation_flags(facts, name, groups)
     entries = turned_entries(model._replace(family=family), groups, rotations)

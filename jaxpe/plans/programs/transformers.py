@@ -36,24 +36,24 @@ def transformers_5(configuration: Configuration, model: Model, groups: Groups) -
     Raises:
         UnreadableError: an unknown type, or missing numbers.
     """
-    if model.family.since != REMOTE_CODE:
-        _refuse_layers(model)
-    if type(model.fields.get("attn_temperature_tuning")) is int:
-        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
+    refuse_configuration(model)
     _refuse(model)
-    entries = _class_entries(model, completed_entries(model, groups), refuses=True)
+    ignores = model.family.scaling == "ignored"
+    entries = completed_entries(_without_scaling(model) if ignores else model, groups)
     part = model.fields.integer("qk_rope_head_dim") if model.family.latent else None
     for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
         if entry["rope_type"] == "default" and not model.family.share:
             entry["partial_rotary_factor"] = 1.0
+        if entry["rope_type"] != "default" and model.family.scaling == "refused":
+            raise UnreadableError("ValueError: its class has no scaling")
         if _add_factors(model, entry):
             entry["long_factor"] = entry.get("short_factor")
-        turned = group.width * float(entry["partial_rotary_factor"])
-        whole = model.family.share or entry["rope_type"] in ("default", "proportional")
-        if turned < group.width and not whole and model.family.fraction is None and part is None:
-            raise UnreadableError(
-                f"RuntimeError: {turned:.0f} of {group.width} entries would rotate"
-            )
+        width = model.fields.integer(model.family.heads.get("latent", "")) or group.width
+        whole = entry["rope_type"] == "proportional"  # a table with zeros for the rest
+        turned = width * (1.0 if whole else float(entry["partial_rotary_factor"]))
+        sliced = model.family.share or model.family.fraction is not None or part is not None
+        if turned < group.width and not sliced and entry["rope_type"] != "default":
+            raise UnreadableError(f"RuntimeError: {turned:.0f} of {group.width} entries would turn")
         if part is not None and group.place == "latent" and turned > part:
             raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
     return entries
@@ -82,36 +82,55 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         if stated and (not pattern or isinstance(pattern, str)):
             raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
-    exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
+    exact = exact and not rule.keys() & {"each", "with_mlp"}
     if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
         named = f"{len(listed)} entries for {count} layers"
         raise UnreadableError(f"ValueError: layer_types has {named}")
 
 
+def refuse_configuration(model: Model) -> None:
+    """Raise for what the configuration class refuses, in every program that loads files with it.
+
+    Raises:
+        UnreadableError: fields that contradict the class or each other.
+    """
+    family, fields, entry = model.family, model.fields, file_entry(model)
+    if family.since == REMOTE_CODE:
+        return
+    _refuse_layers(model)
+    if type(fields.get("attn_temperature_tuning")) is int:
+        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
+    for name in family.strict:
+        keys = fields.mapping(name)
+        kinds = (key for key in (FULL, SLIDING) if isinstance(keys.get(key), Mapping))
+        if others := sorted(keys.keys() - set(kinds)):
+            raise UnreadableError(f"{name} has {others[0]!r}, no kind of layer")
+    needed, kind = family.required if entry else [], scaling_type(entry)
+    if family.scaling == "ignored":  # its class validates the entry all the same
+        needed = [*_FACTS["required"].get(kind, ()), *_FACTS["unfilled"].get(kind, ())]
+        if kind in ("yarn", "llama3") and "max_position_embeddings" not in family.defaults:
+            raise UnreadableError("AttributeError: its class has no max_position_embeddings")
+    if missing := [key for key in needed if key not in entry]:
+        raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
+    sections = entry.get("mrope_section") if family.mrope.get("whole") else None
+    if sections and 2 * sum(sections) != head_size(model):
+        raise UnreadableError(f"ValueError: {sections} are not half of {head_size(model)} entries")
+
+
 def _refuse(model: Model) -> None:
-    """Raise for entries that the class of this model type refuses."""
-    family, entry = model.family, file_entry(model)
-    stated = model.fields.mapping("rope_parameters")
-    kinds = (key for key in (FULL, SLIDING) if isinstance(stated.get(key), Mapping))
-    others = sorted(stated.keys() - set(kinds)) if family.strict else []
+    """Raise for entries that the code of the model, but not its configuration class, refuses."""
+    stated, entry = model.fields.mapping("rope_parameters"), file_entry(model)
     if scaling_type(stated) in YARNS[1:]:
         raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
-    if others:
-        raise UnreadableError(f"rope_parameters has {others[0]!r}, no kind of layer")
-    if missing := [key for key in family.required if entry and key not in entry]:
-        raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
-    if family.alpha and entry.get("alpha") and model.fields.get("head_dim") is None:
-        raise UnreadableError("TypeError: alpha needs head_dim, and the file has none")
+    sized = [key for key in model.family.sized if entry.get(key) or key == scaling_type(entry)]
+    if sized and model.fields.get("head_dim") is None:
+        raise UnreadableError(f"TypeError: {sized[0]} needs head_dim, and the file has none")
 
 
-def _class_entries(model: Model, entries: Entries, *, refuses: bool = False) -> Entries:
-    """Entries for a class that has no scalings: it ignores or refuses them."""
-    scaled = any(entry is not None and entry["rope_type"] != "default" for entry in entries)
-    if not scaled or not model.family.scaling:
-        return entries
-    if refuses and model.family.scaling == "refused":
-        raise UnreadableError("ValueError: its class has no scaling")
-    return tuple(entry and plain(entry) for entry in entries)
+def _without_scaling(model: Model) -> Model:
+    """Model whose class reads no scaling."""
+    kinds = dict.fromkeys(map(str, map(model.entry.get, ("type", "rope_type"))), "default")
+    return model._replace(family=model.family._replace(types=kinds))
 
 
 def completed_entries(model: Model, groups: Groups) -> Entries:
@@ -139,6 +158,7 @@ def transformers_4(configuration: Configuration, model: Model, groups: Groups) -
         return _remote_code_entries(model, groups)
     if family.since.startswith("5"):
         raise UnreadableError(f"the model type {family.model_type} came with version 5")
+    model = _without_scaling(model) if isinstance(family.scaling, str) else model
     _refuse_layers(model, exact=bool(family.layers))
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
@@ -164,7 +184,7 @@ def transformers_4(configuration: Configuration, model: Model, groups: Groups) -
         parts = {FULL: entry, SLIDING: _finish(model, local)}
     elif family.bases:  # OLMo 3: θ for all layers, the scaling for full attention only
         parts = {FULL: entry, SLIDING: plain(entry)}
-    return _class_entries(model, _group_entries(model, groups, parts))
+    return _group_entries(model, groups, parts)
 
 
 def _base(model: Model, kind: str) -> float:
@@ -290,14 +310,16 @@ def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
 
 
 def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
-    """Base of sliding layers, and the rope part of latent attention as a share of the head."""
-    entry, fields = file_entry(model), model.fields
+    """The rope part of latent attention is the table; without an entry, sliding layers differ."""
+    entry, fields = model.entry, model.fields
     names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
     theta = fields.number("rope_theta") or model.family.base
-    bases = {} if SLIDING in entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
-    if not any(name in entry for name in names):
-        entry = dict.fromkeys(names, entry)
-    parts = {name: {**entry[name], "partial_rotary_factor": 1.0} for name in names}
+    bases = {} if entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
+    nested = any(isinstance(entry.get(name), Mapping) for name in names)
+    stated = {name: entry.get(name) if nested else entry for name in names}
+    parts = {
+        n: {**one, "partial_rotary_factor": 1.0} for n, one in stated.items() if one is not None
+    }
     return {name: _complete_entry(model, parts[name], bases.get(name, theta)) for name in parts}
 
 
@@ -349,6 +371,9 @@ def _rope_type(model: Model, stated: str) -> str:
     kind = model.family.types.get(stated, stated)
     if kind not in _FACTS["required"]:
         raise UnreadableError(f"KeyError: {kind!r} is no rope_type")
+    takes = model.family.scaling
+    if kind not in ("default", *takes) and not isinstance(takes, str):
+        raise UnreadableError(f"ValueError: its configuration class has no scaling {kind!r}")
     return kind
 
 

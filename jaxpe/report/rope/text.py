@@ -20,6 +20,7 @@ KINDS = {
     "linear": "recurrence",
     "bias": "bias",
     "table": "position table",
+    "convolution": "position convolution",
 }
 _PLACES = {
     "first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer",
@@ -51,6 +52,15 @@ ROPE_LEGEND = (
     ("evidence", "run: compared with the program; read from source: rules read, not run"),
     ("≠", "value that differs from the first program"),
 )
+
+
+def kind_text(kind: str) -> str:
+    """What layers of a kind do.
+
+    >>> kind_text("bias+table")
+    'bias and position table'
+    """
+    return " and ".join(KINDS[part] for part in kind.split("+"))
 
 
 def rope_summary(result: RopeAnalysis) -> str:
@@ -88,7 +98,7 @@ def _layers(result: RopeAnalysis) -> str:
         others = result._replace(programs=tuple(accepting))
         return f"{refusal} Those shown are of {other}. {_layers(others)}"
     if not any(group.turns or group.kind == "axial" for group in groups):
-        kinds = sorted({KINDS[group.kind] for group in groups})
+        kinds = sorted({kind_text(group.kind) for group in groups})
         return f"No layer rotates queries and keys ({', '.join(kinds)})."
     if len(groups) > 1:
         several = _several_parts(groups)
@@ -115,7 +125,7 @@ def _name(group: LayerPlan, several: bool) -> str:
 def _layer_sentence(group: LayerPlan, name: str, *, brief: bool = False) -> str:
     axial = group.kind == "axial"
     if not group.turns and not axial:
-        return f"{name}: {KINDS[group.kind]}."
+        return f"{name}: {kind_text(group.kind)}."
     verb = "rotates" if group.layers is not None and len(group.layers) == 1 else "rotate"
     text = (
         f"{name} {verb} {group.turning} of {group.head_dim} entries of a head, base "
@@ -265,7 +275,7 @@ def _kind_name(one: LayerPlan) -> str:
 def _layer_row(one: LayerPlan, part: bool) -> tuple[str, ...]:
     window = "–" if one.window is None else f"{'±' if one.two_sided else ''}{one.window:,}"
     kind = _kind_name(one) + (f" in {visible(one.part)}" if part and one.part else "")
-    shared = kind, layer_ranges(one.layers), KINDS[one.kind]
+    shared = kind, layer_ranges(one.layers), kind_text(one.kind)
     if one.kind == "axial":
         return (*shared, f"{one.turning} of {one.head_dim}", f"{one.base:,.0f}", one.layout, window,
                 one.pairing or "–")  # fmt: skip

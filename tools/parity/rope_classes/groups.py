@@ -7,14 +7,12 @@ import re
 import torch
 
 from . import rotation
+from .positions import PURE, evidence
 
 LINEAR = re.compile(
     r"Mamba|SSM|ShortConv|GatedDelta|LinearAttention|RGLRU|Rglru|Recurrent|Rwkv|RWKV|Lightning|KimiDelta"
     r"|DeltaNet|DeltaAttention|KDA|xLSTM|mLSTM|sLSTM|Lfm2\w*Conv|LRU|Retention"
 )
-
-
-PURE = re.compile(r"^(Falcon)?Mamba|^Rwkv|^xLSTM")  # families without attention
 
 
 def rounded(x):
@@ -173,33 +171,6 @@ def layer_fields(model, config, watch, key, kinds):
     return {**fields, **(window_of(watch, state, layer) if state["softmax"] else {})}
 
 
-def other_positions(model):
-    """Positions without rotary embedding, by the names of modules and parameters."""
-    skipped = [
-        n
-        for n, m in model.named_modules()
-        if re.search("rot|rope", type(m).__name__, re.IGNORECASE)
-    ]
-    names = [
-        n for n, _ in [*model.named_modules(), *model.named_parameters(), *model.named_buffers()]
-    ]
-    text = "\n".join(n for n in names if not any(n == s or n.startswith(s + ".") for s in skipped))
-    kinds = []
-    if re.search(
-        r"relative_attention_bias|rel_pos|relative_position|relative_bias|alibi|slopes|rel_attn|r_r_bias"
-        r"|pos_bias|linear_pos|rel_embed|distance_embedding",
-        text,
-    ):
-        kinds.append("bias")
-    if re.search(
-        r"position_embed|embed_position|\bwpe\b|pos_embed|positional_embed|pos_emb|position_enc"
-        r"|positional_enc|absolute_pos|positions_embed|patch_pos",
-        text,
-    ):
-        kinds.append("table")
-    return kinds
-
-
 def linear_modules(model):
     """Modules that mix tokens without attention, by the names of their classes."""
     family = type(model).__name__
@@ -219,7 +190,7 @@ def groups_of(model, config, watch, last=None):
     watch.linear = linear_modules(model)
     kinds = [rotation_fields(model, call, last) for call in watch.calls]
     groups = {}
-    other = other_positions(model)
+    other = [*evidence(model)]
     stacks = {k[0] for k, v in watch.layers.items() if k and (v["softmax"] or v["calls"])}
     for key in watch.modules:
         if not watch.layers[key]["ran"] or (stacks and key[0] not in stacks):

@@ -26,6 +26,7 @@ NEEDED = {  # fields without which a model of the class cannot be built or run
     },
     "glm4v_text": SECTIONS,
     "glm4v_moe_text": {**SECTIONS, "head_dim": 128},
+    "glm4_moe": {"head_dim": 128},
     "glm_image_text": SECTIONS,
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
