@@ -85,7 +85,7 @@ def outcome(
         found = read(fields, folder, length)
     except InputError as error:
         return str(error), ()
-    return found.readers[0].problem or "", found.groups
+    return found.programs[0].problem or "", found.groups
 
 
 def _verdict(

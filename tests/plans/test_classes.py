@@ -95,6 +95,8 @@ def test_scalings_and_fields_are_refused_or_computed_as_by_the_class(name, tmp_p
         length = 2048 if "longrope" in change else None  # a class holds the short list up to L0
         problem, groups = outcome(_fields(name, case), tmp_path, length)
         unknown = not modules and ("warped" in change or "longrope" in change)
+        # Attention, which did not run, cannot rotate a part of heads that the class does not cut.
+        unknown |= change == "partial_rotary_factor" and "entries would turn" in problem
         if not unknown and (name, change) not in UNREAD:  # without its module, only its class ran
             assert bool(problem) == ("refused" in case), (change, problem, case)
         if not problem and case.get("numbers"):
