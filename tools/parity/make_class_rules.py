@@ -59,7 +59,7 @@ def numbers(modules):
             if name.endswith("inv_freq") and "original" not in name:
                 factor = name.replace("inv_freq", "attention_scaling")
                 row = [value.numel(), float(f"{value.double().sum().item():.7g}")]
-                found[tuple([*row, round(float(getattr(module, factor, 1.0)), 6)])] = None
+                found[(*row, round(float(getattr(module, factor, 1.0)), 6))] = None
     return sorted(map(list, found))
 
 
