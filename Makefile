@@ -100,6 +100,8 @@ test-minimum:
 # a Python that has them, and torch for the processor.
 rope-goldens:
 	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) tools/parity/make_rope_classes.py
+	$(NEWEST) tools/parity/make_class_positions.py
+	$(NEWEST) tools/parity/make_class_rules.py
 	$(NEWEST) tools/parity/make_rope_mutations.py
 
 $(VENV)/bin/python:

@@ -18,8 +18,8 @@ class Family(SimpleNamespace):
 
     Attributes:
         model_type: name of the type.
-        kind: "rotary" or "axial"; "switched" if fields select among kinds without rotation; else one
-            or more of "table", "bias", "convolution", joined by "+", or "linear" or "none".
+        kind: "rotary" or "axial"; "switched" if fields select among kinds without rotation; else
+            "linear", "none", or one or more of "table", "bias", "convolution", joined by "+".
     """
 
     def __init__(self, model_type: str, **rules: Any):

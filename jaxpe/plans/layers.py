@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from jaxpe._core.errors import InputError
 from jaxpe.plans.configuration import Model, head_size
 from jaxpe.plans.fields import (
-    Fields,
     CHUNKED,
     FULL,
     INDEXED,
     LINEAR,
     MOST_LAYERS,
     SLIDING,
+    Fields,
     checked_list,
 )
 
@@ -261,18 +261,22 @@ def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
 
 
 def _cyclic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Cycle of kinds after the first layers, or a kind for each layer from the file."""
-    cycle, first, name = rule["cycle"], rule.get("first", []), rule.get("each", "")
+    """Kind of each layer from the file; else a cycle, from the file or the type."""
+    fields, name = model.fields, rule.get("each", "")
     names = {**_RENAMED, **rule.get("names", {})}
-    if stated := _nested(model.fields, name or rule.get("cycle_field", "")):
-        cycle, first = list(stated), []
-        if name:
-            cycle = checked_list(model.fields, name, cycle, len(layers) or None, object, "a kind")
-    kinds = [names.get(str(one)) if name and stated else names.get(one, one) for one in cycle]
-    if None in kinds:
-        unknown, known = reprlib.repr(cycle[kinds.index(None)]), ", ".join(rule["names"])
-        raise InputError(f"{model.fields.source}: {name} has {unknown}, not one of {known}")
-    return [first[i] if i < len(first) else kinds[i % len(kinds)] for i in layers]
+    stated = _nested(fields, name or rule.get("cycle_field", ""))
+    if name and stated:
+        count = len(layers) or None
+        for one in (listed := checked_list(fields, name, list(stated), count, object, "a kind")):
+            if str(one) not in names:
+                known = ", ".join(rule["names"])
+                raise InputError(
+                    f"{fields.source}: {name} has {reprlib.repr(one)}, not one of {known}"
+                )
+        return [names[str(one)] for one in listed]
+    first = [] if stated else rule.get("first", [])
+    cycle = [names.get(one, one) for one in stated or rule["cycle"]]
+    return [first[i] if i < len(first) else cycle[i % len(cycle)] for i in layers]
 
 
 def _nested(fields: Fields, name: str) -> Any:

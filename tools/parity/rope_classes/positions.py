@@ -1,7 +1,7 @@
 """Positions other than rotations, from the parameters, buffers and modules of a built class.
 
 Evidence is a tensor with positions (its shape is recorded), or a module that computes them: a table
-that is added to embeddings, a bias or relative vectors in attention, or a convolution.
+that is added to embeddings, a bias or relative vectors in attention, a convolution over positions.
 """
 
 import contextlib
