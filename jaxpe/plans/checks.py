@@ -231,7 +231,7 @@ def key_codes(case: Case) -> Codes:
 
 
 def _difference(one: GroupNumbers, other: GroupNumbers) -> str:
-    """What a program computes, and another one does not."""
+    """Text of the quantities that two programs compute differently."""
     names = {"attention_factor": "cos and sin", "logit_factor": "logits", "query_factor": "queries"}
     pairs = {what: [shown_factor(getattr(x, name)) for x in (one, other)]
              for name, what in names.items()}  # fmt: skip
