@@ -45,7 +45,7 @@ COMMANDS = {
 }
 # Commands whose programs take longer to compile than to run.
 _SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
-_WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone, but for .gguf files
+_WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone
 # Modules that a command needs, by the extra that installs them.
 _PAGES = {"report": ("matplotlib.figure", "jinja2")}
 _TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}

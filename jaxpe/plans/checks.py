@@ -231,7 +231,7 @@ def key_codes(case: Case) -> Codes:
 
 
 def _difference(one: GroupNumbers, other: GroupNumbers) -> str:
-    """What a program computes, and another one does not."""
+    """Text of the quantities that two programs compute differently."""
     names = {"attention_factor": "cos and sin", "logit_factor": "logits", "query_factor": "queries"}
     pairs = {what: [shown_factor(getattr(x, name)) for x in (one, other)]
              for name, what in names.items()}  # fmt: skip
@@ -295,13 +295,13 @@ def difference_codes(case: Case) -> Codes:
     yield from filter(None, [_frequency_code(case)])
     for what in _FACTORS if case.first else ():
         values = _factors(case, what)
-        reference = values.pop(case.first.name, 1.0)
+        reference = values.pop(case.analysis.numbers_of, 1.0)
         others = {k: v for k, v in values.items() if shown_factor(v) != shown_factor(reference)}
         code = f"{what}_differs" if others else what
         if code in texts() and (others or not _close(reference, 1.0)):
             listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
             known = {"reference": reference, "listed": listed, "last": case.length - 1}
-            yield code, known | {"first": case.first.name}
+            yield code, known | {"first": case.analysis.numbers_of}
 
 
 def _factors(case: Case, what: str) -> dict[str, float]:
