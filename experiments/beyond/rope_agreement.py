@@ -17,7 +17,6 @@ from jaxpe.plans import RopeOptions, explain_rope
 from tests.plans import test_mutations as mutations
 from tests.plans import test_threads as threads
 from tests.plans.agreement import Verdict, classes, read, verdicts
-from tests.plans.test_classes import OF_OTHERS
 
 OUTCOMES = ("right", "named", "not judged", "refused", "wrong")
 QUICK = 20  # mutations of a configuration that a quick run takes
@@ -31,7 +30,7 @@ def agreement(folder: Path) -> dict[str, Any]:
         by_type.setdefault(one.model_type, []).append(one)
     rotating = {name: of for name, of in by_type.items() if any(one.rotates for one in of)}
     agree = [name for name, of in rotating.items() if {one.outcome for one in of} == {"agrees"}]
-    without = sorted(set(classes()["no_rotary"]) - OF_OTHERS)
+    without = sorted(classes()["no_rotary"])
     tables = [name for name in without if has_table(name, folder)]
     return {
         "version": classes()["transformers"],

@@ -14,7 +14,7 @@ from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import model_tokenizer_file
 from jaxpe.nn import Bert, load_causal_lm, trunk
 from jaxpe.nn.checkpoints.architecture import DECODERS, row_name, text_fields
-from jaxpe.nn.checkpoints.fields import read_config
+from jaxpe.nn.checkpoints.model_config import read_config
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config

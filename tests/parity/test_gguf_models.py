@@ -9,7 +9,7 @@ from flax import nnx
 from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
 from jaxpe.nn.checkpoints.encodings import read_plans
-from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, model_fields, read_gguf_model
+from jaxpe.nn.checkpoints.gguf_weights import ARCHITECTURES, model_fields, read_gguf_model
 from jaxpe.plans.gguf import read_gguf_file
 from tests.nn.stored import tensors
 from tests.parity.tiny_models import GGUF, HF, gguf_errors

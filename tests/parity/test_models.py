@@ -22,7 +22,7 @@ from jaxpe.nn import (
     with_encoding,
 )
 from jaxpe.nn.checkpoints.architecture import ARCHITECTURES
-from jaxpe.nn.checkpoints.fields import find_architecture
+from jaxpe.nn.checkpoints.model_config import find_architecture
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
 from tests.parity.tiny_models import decoder_errors, encoder_errors

@@ -31,8 +31,8 @@ from jaxpe.nn import (
     load_masked_lm,
     load_model,
 )
-from jaxpe.nn.checkpoints.fields import find_architecture, read_config
-from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.checkpoints.gguf_weights import gguf_file
+from jaxpe.nn.checkpoints.model_config import find_architecture, read_config
 from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.training.documents import Vocabulary
 

@@ -28,7 +28,7 @@ from jaxpe.analysis.inspect.torch_trace import (
     listed_modules,
 )
 from jaxpe.analysis.inspect.weights import describe_table
-from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.checkpoints.gguf_weights import gguf_file
 from jaxpe.plans import (
     LayerPlan,
     RopeAnalysis,

@@ -12,14 +12,14 @@ from flax import nnx
 from jaxpe._core.errors import InputError
 from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
 from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans, table_length
-from jaxpe.nn.checkpoints.fields import (
+from jaxpe.nn.checkpoints.gguf_weights import Names, gguf_file, read_gguf_model
+from jaxpe.nn.checkpoints.model_config import (
     architecture_of_fields,
     check_sizes,
     checked_fields,
     model_config,
     read_config,
 )
-from jaxpe.nn.checkpoints.gguf import Names, gguf_file, read_gguf_model
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
     check_head,

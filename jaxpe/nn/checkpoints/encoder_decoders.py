@@ -13,7 +13,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
 from jaxpe.encodings import Encoding, identity, t5
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields, architectures
-from jaxpe.nn.checkpoints.fields import (
+from jaxpe.nn.checkpoints.model_config import (
     architecture_of_fields,
     check_sizes,
     checked_fields,

@@ -21,7 +21,7 @@ from jaxpe.nn.checkpoints.architecture import (
     Fields,
 )
 from jaxpe.nn.checkpoints.encodings import model_encoding, read_plans, table_length
-from jaxpe.nn.checkpoints.fields import (
+from jaxpe.nn.checkpoints.model_config import (
     check_sizes,
     model_config,
     read_fields,

@@ -8,8 +8,8 @@ from typing import Any
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
 from jaxpe.nn.checkpoints.encoders import Bert, load_encoder
-from jaxpe.nn.checkpoints.fields import find_architecture
-from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.checkpoints.gguf_weights import gguf_file
+from jaxpe.nn.checkpoints.model_config import find_architecture
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
 from jaxpe.nn.transformer import Encoder
 

@@ -23,7 +23,7 @@ from jaxpe.nn.checkpoints.architecture import (
     text_fields,
 )
 from jaxpe.nn.checkpoints.encoders import Bert
-from jaxpe.nn.checkpoints.fields import float32_fields
+from jaxpe.nn.checkpoints.model_config import float32_fields
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, param_path
 from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM
 from jaxpe.nn.transformer import Encoder
