@@ -372,7 +372,7 @@ def length_codes(case: Case) -> Codes:
     extended = metadata.get("rope.scaling.original_context_length")
     shorter = isinstance(extended, int) and 0 < extended < context
     if not case.entry and (shorter or metadata.get("rope.scaling.type") == "longrope"):
-        short = f", for positions beyond {extended:,}" if shorter else ""
+        short = f" from {extended:,}" if shorter else ""
         yield "factors_missing", {"short": short}
     if case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry:
         yield "scaling_with_sections", {}
