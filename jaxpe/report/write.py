@@ -127,6 +127,7 @@ def job_name(result: Any) -> str:
     """
     package, *names = type(result).__module__.split(".")
     job = next((name for name in names if name != "analysis"), "")
+    job = "rope" if job == "plans" else job
     if package != "jaxpe" or job not in _VIEWS:
         raise TypeError(
             f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.plans "
