@@ -253,9 +253,10 @@ def _fraction(model: Model) -> float | None:
 
 
 def _base_entries(model: Model) -> dict[str, Entry]:
-    """Gemma 3, ModernBERT, OLMo 3: a base for each kind of layer, a scaling for some kinds."""
+    """Gemma 3, ModernBERT, OLMo 3, NeoMME: a base by kind of layer, a scaling for some kinds."""
     entry, scaling = (model.fields.mapping(name) for name in ("rope_parameters", "rope_scaling"))
-    parts = {kind: dict(entry.get(kind) or {}) for kind in model.family.bases}
+    defaults = model.family.entry or {}
+    parts = {k: {**defaults.get(k, {}), **(entry.get(k) or {})} for k in model.family.bases}
     for kind in parts.keys() & model.family.scaled:
         parts[kind] |= _flat(scaling)
     return {kind: _complete_entry(model, part, _base(model, kind)) for kind, part in parts.items()}
@@ -323,22 +324,12 @@ def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
     return {name: _complete_entry(model, parts[name], bases.get(name, theta)) for name in parts}
 
 
-def _default_entries(model: Model, groups: Groups) -> dict[str, Entry]:
-    """NeoMME: θ and share by kind of layer, if the file has neither."""
-    entry, defaults = file_entry(model), model.family.entry or {}
-    theta = model.fields.number("rope_theta")
-    beside = {} if theta is None else {"rope_theta": theta}
-    parts = {one.name: {**(defaults.get(one.name) or {}), **beside} for one in groups}
-    return {name: _complete_entry(model, parts[name] | (entry.get(name) or {})) for name in parts}
-
-
 _CONVERSIONS: dict[str, Callable[[Model, Groups], dict[str, Entry]]] = {
     "deepseek_v4": _deepseek_v4,
     "by_layer_lists": _layer_list_entries,
     "ultrabert": lambda m, g: (_standard_entries if m.entry else _layer_list_entries)(m, g),
     "cohere2_moe": _cohere2_moe,
     "dots3_note": _dots3_note,
-    "by_kind_defaults": _default_entries,
 }
 
 
