@@ -182,7 +182,7 @@ def _window(model: Model, name: str) -> tuple[int | None, bool]:
         return None, False
     size = fields.integer(rule.get("field", "sliding_window"), least=0) or 0
     size = size // 2 if rule.get("half") else size
-    if rule.get("both"):  # the mask is |i − j| ≤ size
+    if rule.get("both") in (True, model.part):  # the mask is |i − j| ≤ size
         return size + 1, True
     if fields.get("use_bidirectional_attention") in (True, "all"):
         return size // 2 + 1, True

@@ -183,3 +183,41 @@ def test_zamba_2_needs_a_list_of_its_layers(explain):
     found = explain({**fields, "layers_block_type": kinds})
     assert {plan.name: plan.layers for plan in found.groups}["hybrid"] == (1, 3)
     assert sum(len(plan.layers) for plan in explain({"model_type": "zamba2"}).groups) == 54
+
+
+@pytest.mark.parametrize(
+    ("model_type", "window"),
+    [
+        ("modernbert", 65),  # half of local_attention, and itself: |i − j| ≤ 64
+        ("ultrabert", 129),
+        ("openai_privacy_filter", 129),
+        ("embedding_gemma2_text", 513),
+    ],
+)
+def test_windows_of_encoders_reach_to_both_sides(explain, model_type, window):
+    """By `create_bidirectional_sliding_window_mask` of transformers 5.24."""
+    found = explain({"model_type": model_type, "vocab_size": 9})
+    assert (window, True) in {(one.window, one.two_sided) for one in found.groups}
+
+
+def test_the_encoder_alone_sees_both_sides(explain):
+    parts = {"encoder": {"sliding_window": 8}, "decoder": {"sliding_window": 8}}
+    found = explain({"model_type": "t5gemma", **parts})
+    windows = {(one.part, one.window, one.two_sided) for one in found.groups if one.window}
+    assert windows == {("encoder", 9, True), ("decoder", 8, False)}
+
+
+def test_windows_of_smollm3_are_of_the_layers_that_the_file_lists(explain):
+    """Its mask has the window whatever `use_sliding_window` says."""
+    kinds = ["full_attention", "sliding_attention"]
+    fields = {"model_type": "smollm3", "num_hidden_layers": 2, "layer_types": kinds}
+    found = explain({**fields, "sliding_window": 3, "use_sliding_window": False})
+    assert [one.window for one in found.groups] == [None, 3]
+
+
+@pytest.mark.parametrize(("model_type", "refused"), [("llama", True), ("stablelm", False)])
+def test_a_scaled_part_of_a_head_needs_a_class_that_cuts_it(explain, model_type, refused):
+    entry = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}
+    sizes = {"hidden_size": 64, "num_attention_heads": 4}
+    found = explain({"model_type": model_type, **sizes, "rope_parameters": entry})
+    assert bool(found.programs[0].problem) is refused

@@ -55,7 +55,7 @@ ROPE_LEGEND = (
 
 
 def kind_text(kind: str) -> str:
-    """What layers of a kind do.
+    """Text about what layers of a kind do.
 
     >>> kind_text("bias+table")
     'bias and position table'
