@@ -19,6 +19,7 @@ PAPERS = claims.folders()
 CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
+    "lipschitz",
     "log_position_corpora",
     "mutants",
     "planted_batches",
