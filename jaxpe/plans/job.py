@@ -72,7 +72,9 @@ class RopeConfig(NamedTuple):
         result = program_result(reader, self.configuration, groups, length)
         others = _plans(self.configuration.models, groups, result, length)
         return tuple(
-            one._replace(other_list=np.asarray(other.frequencies)) if one.rope_type == "longrope" else one
+            one._replace(other_list=np.asarray(other.frequencies))
+            if one.rope_type == "longrope"
+            else one
             for one, other in zip(plans, others, strict=True)
         )
 
