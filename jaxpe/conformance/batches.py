@@ -140,7 +140,7 @@ def check_batches(
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
     skipped = {"other arrays": ", ".join(sorted(unread))} if unread else {}
-    skipped |= dict(reason for source, *reason in _UNTOLD if source in told)
+    skipped |= {name: reason for source, name, reason in _UNTOLD if source in told}
     result = _result(count, compared, found, histogram)
     unchecked = [Check(name, "not checked", reason) for name, reason in skipped.items()]
     return result._replace(checks=(*result.checks, *unchecked))
