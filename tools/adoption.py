@@ -1,11 +1,12 @@
-"""Model folders of transformers that use each encoding: `jaxpe/encodings/adoption.toml`.
+"""Models of three programs that use each encoding: `jaxpe/encodings/adoption.toml`.
 
-    pip download --no-deps transformers
-    python tools/adoption.py transformers-*.whl
+    pip download --no-deps transformers vllm sglang
+    python tools/adoption.py transformers-*.whl vllm-*.whl sglang-*.whl
 
-A folder counts where a rule matches its `modeling_*.py` or `configuration_*.py`. An encoding that
-no rule knows has no count: what a checkpoint chooses, such as YaRN, no folder tells, and encodings
-without an identifier of their own cannot be searched for. `--folders` prints the folders.
+In transformers a folder of a model counts where a rule matches its `modeling_*.py` or
+`configuration_*.py`; in vLLM and SGLang a file of a model. An encoding that no rule
+knows has no count: what a checkpoint chooses, such as YaRN, no file tells, and encodings without an
+identifier of their own cannot be searched for. `--names` prints the folders and files.
 """
 
 import collections
@@ -28,7 +29,7 @@ _WORDS = {
     "liere": r"[Ll]ieR[oE]|\bliere",
     "comrope": r"ComRoPE|com_?rope",
     "pope": r"\bPoPE|\bpope\b",
-    "fope": r"FoPE|\bfope",
+    "fope": r"FoPE|\bfope|use_fope",
     "grape_m": r"GRAPE|grape_",
     "grape_a": r"GRAPE|grape_",
     "rerope": r"ReRoPE|\brerope",
@@ -83,42 +84,46 @@ RULES = {
 }
 
 
-def model_sources(wheel: Path) -> tuple[str, dict[str, str]]:
-    """The version of transformers in a wheel, and the source of each of its model folders."""
+# Sources in a wheel; the first group is the name of the folder or file.
+PATHS = {
+    "transformers": r"transformers/models/(?!auto/)(\w+)/(?:modeling|configuration)_\w+\.py$",
+    "vllm": r"vllm/model_executor/models/(?!_|config|interfaces|registry|utils|adapt)(\w+)\.py$",
+    "sglang": r"sglang/srt/models/(?!__|registry|utils)(\w+)\.py$",
+}
+
+
+def model_sources(wheel: Path, path: str) -> dict[str, str]:
+    """Source of each folder or file of a wheel whose path matches."""
     sources: dict[str, str] = collections.defaultdict(str)
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            path = re.match(r"transformers/models/(\w+)/(modeling|configuration)_\w+\.py$", name)
-            if path and path[1] != "auto":
-                sources[path[1]] += archive.read(name).decode()
-    return wheel.name.split("-")[1], sources
+            if match := re.match(path, name):
+                sources[match[1]] += archive.read(name).decode()
+    return sources
 
 
-def folders(sources: dict[str, str]) -> dict[str, list[str]]:
-    """The folders in which the rule of each encoding matches."""
-    rules = {name: re.compile(rule) for name, rule in RULES.items()}
+def matches(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Names of the sources in which the rule of each encoding matches."""
     return {
-        name: sorted(folder for folder, text in sources.items() if rule.search(text))
-        for name, rule in rules.items()
+        encoding: sorted(name for name, text in sources.items() if re.search(rule, text))
+        for encoding, rule in RULES.items()
     }
 
 
-def main(wheel: Path) -> None:
-    version, sources = model_sources(wheel)
-    matches = folders(sources)
-    if "--folders" in sys.argv:
-        for name, matched in matches.items():
-            print(f"{name}: {len(matched)}: {' '.join(matched)}")
-    lines = [
-        "# Model folders of transformers that use each encoding; made by tools/adoption.py.",
-        f'version = "{version}"',
-        f"folders = {len(sources)}",
-        "",
-        "[counts]",
-        *(f"{name} = {len(matched)}" for name, matched in matches.items()),
-    ]
+def main(wheels: list[Path]) -> None:
+    lines = ["# Models of programs that use each encoding; made by tools/adoption.py."]
+    for wheel in wheels:
+        program, version, *_ = wheel.name.split("-")
+        sources = model_sources(wheel, PATHS[program])
+        found = matches(sources)
+        if "--names" in sys.argv:
+            for encoding, names in found.items():
+                print(f"{program}, {encoding}: {len(names)}: {' '.join(names)}")
+        lines += ["", f"[{program}]", f'version = "{version}"', f"models = {len(sources)}"]
+        lines += ["", f"[{program}.counts]"]
+        lines += [f"{encoding} = {len(names)}" for encoding, names in found.items()]
     TARGET.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(word) for word in sys.argv[1:] if not word.startswith("--")])

@@ -95,34 +95,27 @@ def check_attention(
     >>> check_attention(without_positions, plan, heads=2).faults[0].text
     'queries and keys are not rotated'
     """
-    groups, paths = key_value_heads or heads, dict(paths or {})
-    of_paths = [f"{path}, {check}" for path in paths for check in _OF_PATHS]
-    chosen = asked(only, (*ATTENTION_CHECKS, *paths, *of_paths))
+    groups, ways = key_value_heads or heads, {"": attend, **(paths or {})}
+    of_paths = [f"{path}, {check}" for path in ways if path for check in _OF_PATHS]
+    chosen = asked(only, (*ATTENTION_CHECKS, *(paths or {}), *of_paths))
     attention = layer_attention(
         plan, heads, groups, scale=scale, causal=causal, bias=bias, softcap=softcap, sinks=sinks
     )
     if bias is not None and (given := bias(*np.zeros((2, 1, 1), int)).shape[1]) != heads:
         raise InputError(f"`bias` has {given} heads; wanted {heads}, as `heads`")
     sizes = heads, groups, plan.head_dim, value_dim or plan.head_dim
-    calls, skipped = _calls(plan, attention, sizes, _arguments(attend))
-    trials = [
-        _trial(check, attend, attention, inputs, convert or np.asarray, dtype)
-        for check, inputs in calls
-        if check in chosen
-    ]
-    skipped = {check: reason for check, reason in skipped.items() if check in chosen}
-    for path, call in paths.items():
-        asked_of_path = [x for x in _OF_PATHS if {path, f"{path}, {x}"} & chosen]
-        if not asked_of_path:
-            continue
-        whole_rows = _arguments(call) - {"key_positions"}
-        calls, unchecked = _calls(plan, attention, sizes, whole_rows, path)
+    trials, skipped = list[Trial](), dict[str, str]()
+    for path, call in ways.items():
+        full = {x: f"{path}, {x}" if path else x for x in (_OF_PATHS if path else ATTENTION_CHECKS)}
+        wanted = {x for x, name in full.items() if {path, name} & chosen}
+        taken = _arguments(call) - ({"key_positions"} if path else set())
+        calls, unchecked = _calls(plan, attention, sizes, taken, path or "attend")
         trials += [
             _trial(check, call, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
             for check, inputs in calls
-            if check in asked_of_path
+            if check in wanted
         ]
-        skipped |= {f"{path}, {x}": unchecked[x] for x in asked_of_path if x in unchecked}
+        skipped |= {full[x]: reason for x, reason in unchecked.items() if x in wanted}
     return conformance(
         f"attention, {plan.name}", trials,
         lambda own: attention_hypotheses(plan, attention, own), skipped,

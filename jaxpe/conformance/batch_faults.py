@@ -1,6 +1,7 @@
 """Faults of positions in batches, as the positions that faulty programs compute."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -9,20 +10,29 @@ from jaxpe._core.errors import InputError
 from jaxpe.conformance.batch_layout import ORDERS, BatchOptions, shard_columns
 
 
-def hypotheses(
-    got: np.ndarray, true: np.ndarray, running: np.ndarray, whole: np.ndarray,
-    columns: np.ndarray, options: BatchOptions,
-) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:  # fmt: skip
-    """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, in order.
+class Axis(NamedTuple):
+    """Positions of one axis.
 
-    Args:
-        got: positions of one axis, `[batch, n]`.
+    Attributes:
+        got: positions, `[batch, n]`.
         true: right positions, `[batch, n]`.
         running: positions that run on over documents, `[batch, n]`.
         whole: numbers of the documents and right positions of whole rows, `[2, batch, length]`.
         columns: columns of the positions in whole rows, `[batch, n]`.
-        options: intended layout.
     """
+
+    got: np.ndarray
+    true: np.ndarray
+    running: np.ndarray
+    whole: np.ndarray
+    columns: np.ndarray
+
+
+def hypotheses(
+    axis: Axis, options: BatchOptions
+) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:
+    """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, in order."""
+    got, true, running, whole, columns = axis
     first, (rows, n) = options.first, got.shape
     documents = np.take_along_axis(whole[0], columns, axis=1)
     wrong = (got != true) & (documents > 0)
@@ -67,14 +77,12 @@ def hypotheses(
     yield "restart", "", cells - restart + first, True
 
 
-def name_rows(
-    got: np.ndarray, true: np.ndarray, running: np.ndarray, whole: np.ndarray,
-    columns: np.ndarray, options: BatchOptions,
-) -> dict[int, tuple[str, str]]:  # fmt: skip
-    """Name and detail of the fault of each row with wrong positions; arguments of `hypotheses`.
+def name_rows(axis: Axis, options: BatchOptions) -> dict[int, tuple[str, str]]:
+    """Name and detail of the fault of each row with wrong positions.
 
     A hypothesis explains a row if it gives all positions of the documents with a wrong one.
     """
+    got, true, _, whole, columns = axis
     documents = np.take_along_axis(whole[0], columns, axis=1)
     wrong = (got != true) & (documents > 0)
     if not wrong.any():
@@ -82,7 +90,7 @@ def name_rows(
     cells = documents + (documents.max() + 1) * np.arange(len(got))[:, None]
     other = ~np.isin(cells, np.unique(cells[wrong]))
     named: dict[int, tuple[str, str]] = {}
-    for name, detail, expected, possible in hypotheses(got, true, running, whole, columns, options):
+    for name, detail, expected, possible in hypotheses(axis, options):
         explained = ((expected == got) | other).all(axis=1) & possible & wrong.any(axis=1)
         for row in np.flatnonzero(explained).tolist():
             named.setdefault(row, (name, detail))

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
-from jaxpe.conformance.batch_faults import name_rows
+from jaxpe.conformance.batch_faults import Axis, name_rows
 from jaxpe.conformance.batch_layout import (
     BatchOptions,
     image_tokens,
@@ -27,6 +27,12 @@ TABLE = tomllib.loads(files("jaxpe.conformance").joinpath("batches.toml").read_t
 ARRAYS, CHECKS, FAULTS = TABLE["arrays"], TABLE["checks"], TABLE["faults"]
 _ENDS = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens_q")  # ends of documents in one row, from 0
 _NONE = np.zeros((0, 0), int)
+_UNTOLD = (  # what told the documents, a check that cannot be made, and what it needs
+    ("positions", "resets", "needs segments, or ids with `eos` or `bos`"),
+    ("images", "images", "tokens whose axes differ; pass `vision`"),
+    ("ids without padding", "ends of rows",
+     "tokens of one id and one position; if they are padding, pass `pad` or a mask"),
+)  # fmt: skip
 _SHOWN = 4  # columns on either side of the smallest example
 _Found = tuple[str, str, tuple[int, ...], np.ndarray]  # name, detail, leading indices, wrong places
 
@@ -133,17 +139,11 @@ def check_batches(
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
-    skipped = [Check("other arrays", "not checked", ", ".join(sorted(unread)))] if unread else []
-    if "positions" in told:
-        needs = "needs segments, or ids with `eos` or `bos`"
-        skipped.append(Check("resets", "not checked", needs))
-    if "images" in told:
-        skipped.append(Check("images", "not checked", "tokens whose axes differ; pass `vision`"))
-    if "ids without padding" in told:
-        why = "tokens of one id and one position; if they are padding, pass `pad` or a mask"
-        skipped.append(Check("ends of rows", "not checked", why))
+    skipped = {"other arrays": ", ".join(sorted(unread))} if unread else {}
+    skipped |= {name: reason for source, name, reason in _UNTOLD if source in told}
     result = _result(count, compared, found, histogram)
-    return result._replace(checks=(*result.checks, *skipped))
+    unchecked = [Check(name, "not checked", reason) for name, reason in skipped.items()]
+    return result._replace(checks=(*result.checks, *unchecked))
 
 
 def batch_offsets(
@@ -297,8 +297,8 @@ def _wrong_positions(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
     wrong = (form.positions != form.true) & text
     for k, (got, true) in enumerate(zip(form.positions, form.true, strict=True)):
         whole = np.stack([form.documents, form.whole[k]])
-        running = form.running[k]
-        for row, fault in name_rows(got, true, running, whole, form.columns, options).items():
+        axis = Axis(got, true, form.running[k], whole, form.columns)
+        for row, fault in name_rows(axis, options).items():
             other = got[row] != form.positions[k - 1, row] if k else text[row]
             if k and not wrong[k - 1, row].any() and other[wrong[k, row]].all():
                 fault = ("axes differ", "")

@@ -145,9 +145,9 @@ def _rounding_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     for some, (name, low) in itertools.product(steps[1:], _LOW.items()):  # positions: see below
         changes = {"low": low, "rounded": some}
         rows.append(("precision", f"have {', '.join(some)} rounded to {name}", changes))
-        exponents: Any = np.arange(0, plan.turning, 2).astype(low)
+        exponents = np.divide(np.arange(0, plan.turning, 2).astype(low), low(plan.turning))
         with np.errstate(all="ignore"):  # float16 ends at 65,504
-            computed = (1 / low(plan.base) ** (exponents / low(plan.turning))).astype(float)
+            computed = (1 / low(plan.base) ** exponents).astype(float)
         if "frequencies" in some and len(computed) == len(rotation.frequencies):
             changes = {**changes, "frequencies": np.stack([computed] * 2, 1)}
             rows.append(("precision", f"have {', '.join(some)} computed in {name}", changes))

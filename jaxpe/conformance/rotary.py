@@ -33,6 +33,7 @@ ROTARY_CHECKS = (
     "values", "heads", "rows", "decode", "left padding", "right padding", "packed", "shards",
     "chunks", "lengths", "norm", "offsets", "axes", "rerotated",
 )  # fmt: skip
+_HEADS = 5  # another number than of rows and tokens
 _LONG = 8200  # tokens of the trial that finds restarts at chunks of up to 4,096
 _KEPT, _MOVE = np.arange(20, 32), 15  # keys that a cache keeps when it drops 15 tokens
 _MOVES = (
@@ -115,28 +116,28 @@ def check_rotary(
 
 
 def _calls(plan: LayerPlan) -> list[tuple[str, RotaryInputs]]:
-    """Inputs of each check; rows of a batch always differ."""
+    """Inputs of each check, in three shapes, as compilers make a program for each."""
     run, trained = TOKENS, plan.trained
-    lengths = [0, 1, 2, max(trained - 1, 3), max(trained, 4), 2**15, 2**20]
+    lengths = [0, 1, 2, max(trained - 1, 3), max(trained, 4), *2 ** np.arange(5, 14), 2**15, 2**20]
     places = np.array([0, 1, 2, 5, 17, 40, 100, 300])
     rows = [
-        ("norm", [run + 100], 2), ("offsets", [[*places, *places + 9]], 2),
-        ("values", [run], 2), ("heads", [run], 5), ("rows", [run + 2, 7 + 3 * run], 2),
-        *(("decode", [[p], [2 * p + 1]], 2) for p in (0, 1, 7)),
-        *((check, positions_in(segments), 2) for check, segments in SEGMENTS.items()),
-        ("shards", [[*run[:4], *run[12:]]] * 2, 2), ("shards", [run[4:12]] * 2, 2),
-        ("chunks", [np.arange(_LONG)], 1), ("lengths", [lengths], 2),
+        ("norm", [run + 100, run + 200]), ("offsets", [[*places, *places + 9]] * 2),
+        ("values", [run, run + 16]), ("heads", [run, run + 16]), ("rows", [run + 2, 7 + 3 * run]),
+        *(("decode", [[p], [2 * p + 1]]) for p in (0, 1, 7)),
+        *((check, positions_in(segments)) for check, segments in SEGMENTS.items()),
+        ("shards", [[*run[:8], *run[8:] + 16]] * 2), ("shards", [run + 8] * 2),
+        ("chunks", [np.arange(_LONG)]), ("lengths", [lengths] * 2),
     ]  # fmt: skip
     calls = []
-    for seed, (check, positions, heads) in enumerate(rows):
+    for seed, (check, positions) in enumerate(rows):
         whole = of_length(plan, np.asarray(positions))
-        x = random_heads((*whole.shape, heads, plan.head_dim), seed)
+        x = random_heads((*whole.shape, 1 if check == "chunks" else _HEADS, plan.head_dim), seed)
         if check == "offsets":  # one query and one key, at eight places
             x[:, :8], x[:, 8:16] = x[:, :1], x[:, 8:9]
         calls.append((check, RotaryInputs(x, on_axes(plan, whole))))
     if plan.sections:
-        x = random_heads((1, 16, 2, plan.head_dim), 99)
-        calls.append(("axes", RotaryInputs(x, image_positions(plan))))
+        x = random_heads((2, 16, _HEADS, plan.head_dim), 99)
+        calls.append(("axes", RotaryInputs(x, np.repeat(image_positions(plan), 2, axis=0))))
     return calls
 
 

@@ -87,7 +87,7 @@ def property_text(
         described = [row for row in result.encodings if isinstance(row, EncodingProperties)]
         for line, row in zip(cells, described, strict=True):
             gradient = ", ".join(row.gradient) or "–"
-            adopted = "" if row.adopted is None else f"{row.adopted:,}"
+            adopted = " · ".join(map(str, row.adopted or ()))
             line[1:] = row.family, adopted, *line[1:-1], gradient, row.vectors or "–", row.source
     if form != "markdown":
         files = table_files([(result.about, header, cells)])

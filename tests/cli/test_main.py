@@ -266,7 +266,9 @@ def test_encodings_as_json_and_markdown(command):
     (row,) = table["encodings"]
     assert (row["name"], row["trainable"], row["gradient"]) == ("learned", 640, ["table"])
     _, out, _ = command("encodings", "learned", *sizes, "--form", "markdown")
-    expected = f"| `learned` | absolute | {row['adopted']} | 640 | absolute | no |"
+    expected = (
+        f"| `learned` | absolute | {' · '.join(map(str, row['adopted']))} | 640 | absolute | no |"
+    )
     assert out.splitlines()[2].startswith(expected)
     _, out, _ = command("encodings", "rope", "--form", "latex")
     assert "\nrope & rotary & orbit of a vector with unit pairs & Su et al. (2021)" in out

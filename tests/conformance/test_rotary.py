@@ -166,6 +166,13 @@ def test_only_the_asked_check_runs():
         check_rotary(plain, PLAN, only=["colour"])
 
 
+def test_a_jitted_function_compiles_for_three_shapes():
+    apply, plan = RIGHT["float32"]
+    apply.clear_cache()
+    assert check_rotary(apply, plan).passed
+    assert apply._cache_size() == 3
+
+
 def test_what_raises_or_has_another_shape_is_a_fault():
     def raises(x, positions):
         raise KeyError("cache")
@@ -174,7 +181,7 @@ def test_what_raises_or_has_another_shape_is_a_fault():
     assert [fault.name for fault in result.faults] == ["no output"]
     assert "it raises KeyError: 'cache'" in result.faults[0].text
     cut = check_rotary(lambda x, p: x[:, :, 0], PLAN, only=["values"])
-    assert "it returns the shape (1, 16, 16); wanted (1, 16, 2, 16)" in cut.text()
+    assert "it returns the shape (2, 16, 16); wanted (2, 16, 5, 16)" in cut.text()
     nan = check_rotary(lambda x, p: x * np.nan, PLAN, only=["values"])
     assert not nan.passed
 

@@ -533,15 +533,17 @@ def test_the_page_shows_what_is_computed():
                 assert cell == shown[name][column]
 
 
-def test_adoption_is_of_encodings_of_the_catalogue_and_of_the_version_that_the_page_names():
+def test_adoption_is_of_encodings_of_the_catalogue_and_of_the_versions_that_the_page_names():
     adoption = tomllib.loads((files("jaxpe.encodings") / "adoption.toml").read_text("utf-8"))
-    assert adoption["counts"].keys() == tools_adoption.RULES.keys() <= {*ENTRIES}
-    assert "rope_yarn" not in adoption["counts"]  # a checkpoint chooses it
-    shown = f"transformers {adoption['version']}, of {adoption['folders']}"
-    assert shown in PAGE.read_text("utf-8")
+    assert adoption.keys() == tools_adoption.PATHS.keys()
+    for program in adoption.values():
+        assert program["counts"].keys() == tools_adoption.RULES.keys() <= {*ENTRIES}
+        assert f"{program['version']}, of {program['models']}" in PAGE.read_text("utf-8")
+    assert "rope_yarn" not in adoption["vllm"]["counts"]  # a checkpoint chooses it
+    assert [program["counts"]["fope"] for program in adoption.values()] == [0, 1, 1]
     sources = {"llama": "apply_rotary_pos_emb(q)", "bloom": "build_alibi_tensor()"}
-    folders = tools_adoption.folders(sources)
-    assert (folders["rope"], folders["alibi"], folders["fire"]) == (["llama"], ["bloom"], [])
+    found = tools_adoption.matches(sources)
+    assert (found["rope"], found["alibi"], found["fire"]) == (["llama"], ["bloom"], [])
 
 
 def rows(table):

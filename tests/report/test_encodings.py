@@ -103,8 +103,8 @@ def test_markdown_of_the_overview_names_everything():
     row = NOTHING
     expected = "| `none` | absolute |  | 0 | – | yes | 0 | 0 | – | – | one |"
     assert only_row("overview", row) == expected
-    fixed = only_row("overview", row._replace(fixed=1024, vectors="a line", adopted=0))
-    assert "| absolute | 0 | (1,024) |" in fixed
+    fixed = only_row("overview", row._replace(fixed=1024, vectors="a line", adopted=(0, 1, 1)))
+    assert "| absolute | 0 · 1 · 1 | (1,024) |" in fixed
     assert "| a line | one |" in fixed
     _, dashes, _ = property_text(table("overview", row)).splitlines()
     right = [i for i, cell in enumerate(dashes.split("|")[1:-1]) if cell.strip() == "---:"]

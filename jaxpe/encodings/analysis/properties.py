@@ -54,7 +54,8 @@ class EncodingProperties(NamedTuple):
         flops, bytes: floating-point operations and bytes of all hooks, as in
             `encodings.cost.TokenCost`, at the training length.
         looped: whether the hooks have loops.
-        adopted: model folders of transformers that use it; None where the scan has no rule.
+        adopted: models of transformers, vLLM and SGLang that use it; None where the scan has no
+            rule.
     """
 
     name: str
@@ -71,7 +72,7 @@ class EncodingProperties(NamedTuple):
     flops: float
     bytes: float
     looped: bool
-    adopted: int | None = None
+    adopted: tuple[int, ...] | None = None
 
 
 def encoding_properties(
@@ -118,10 +119,11 @@ def encoding_properties(
 
 
 @functools.cache
-def _adoption() -> dict[str, int]:
-    """Model folders of transformers by encoding, as counted by `tools/adoption.py`."""
+def _adoption() -> dict[str, tuple[int, ...]]:
+    """Models of each program by encoding, as counted by `tools/adoption.py`."""
     text = files("jaxpe.encodings").joinpath("adoption.toml").read_text("utf-8")
-    return tomllib.loads(text)["counts"]
+    counts = [program["counts"] for program in tomllib.loads(text).values()]
+    return {name: tuple(one[name] for one in counts) for name in counts[0]}
 
 
 class _Content(NamedTuple):
