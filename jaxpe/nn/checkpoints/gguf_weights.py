@@ -3,8 +3,10 @@
 import os
 import re
 import reprlib
+import tomllib
 from collections.abc import Callable
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,56 +29,14 @@ from jaxpe.nn.config import TransformerConfig
 from jaxpe.plans.gguf import GgufFile, read_gguf_file
 from jaxpe.plans.programs.facts import find_architecture
 
-_BLOCK = "blk.{layer}."
-# Names of modules, shared by all architectures.
-_MODULES: Modules = {
-    "tokens": "token_embd",
-    "encoding_params.table": "position_embd",
-    "embedding_norm": "token_embd_norm",
-    "layers.attention_norm": f"{_BLOCK}attn_norm",
-    "layers.attention.query": f"{_BLOCK}attn_q",
-    "layers.attention.key": f"{_BLOCK}attn_k",
-    "layers.attention.value": f"{_BLOCK}attn_v",
-    "layers.attention.output": f"{_BLOCK}attn_output",
-    "layers.attention.query_norm": f"{_BLOCK}attn_q_norm",
-    "layers.attention.key_norm": f"{_BLOCK}attn_k_norm",
-    "layers.attention_output_norm": f"{_BLOCK}post_attention_norm",
-    "layers.mlp_norm": f"{_BLOCK}ffn_norm",
-    "layers.mlp.gate": f"{_BLOCK}ffn_gate",
-    "layers.mlp.up": f"{_BLOCK}ffn_up",
-    "layers.mlp.down": f"{_BLOCK}ffn_down",
-    "layers.mlp_output_norm": f"{_BLOCK}post_ffw_norm",
-    "final_norm": "output_norm",
-    "head.output": "output",
-}
+_TABLE = tomllib.loads(files("jaxpe.nn.checkpoints").joinpath("gguf.toml").read_text("utf-8"))
 _FUSED: Modules = {
-    f"layers.attention.{name}": Fused(f"{_BLOCK}attn_qkv", i, 3)
+    f"layers.attention.{name}": Fused("blk.{layer}.attn_qkv", i, 3)
     for i, name in enumerate(("query", "key", "value"))
 }
 _FUSED_MLP: Modules = {
-    f"layers.mlp.{name}": Fused(f"{_BLOCK}ffn_up", i, 2) for i, name in enumerate(("gate", "up"))
+    f"layers.mlp.{name}": Fused("blk.{layer}.ffn_up", i, 2) for i, name in enumerate(("gate", "up"))
 }
-# Fields that no llama.cpp has a default for, and their keys.
-_REQUIRED = {
-    "hidden_size": "embedding_length",
-    "num_hidden_layers": "block_count",
-    "num_attention_heads": "attention.head_count",
-    "intermediate_size": "feed_forward_length",
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
-    "layer_norm_eps": "attention.layer_norm_epsilon",
-}
-# Keys without a field, and the values that change nothing; () for any.
-_HARMLESS = {
-    "vocab_size": (),
-    "expert_count": (0,),
-    "expert_used_count": (0,),
-    "attention.causal": (True,),
-    "attention.max_alibi_bias": (8.0,),
-    "attention.clamp_kqv": (0.0,),
-}
-# Fields of a config.json without an entry; they are True for files with these tensors.
-_BIASES = {"attention_bias": ("attn_q.bias", "attn_qkv.bias"), "mlp_bias": ("ffn_up.bias",)}
-_BIASES |= {"use_bias": ("attn_q.bias",)}
 ARCHITECTURES = {row.gguf["name"]: row for row in DECODERS.values() if row.gguf}
 Names = Callable[[TransformerConfig], tuple[TensorName, ...]]
 
@@ -90,13 +50,13 @@ def gguf_file(path: Path) -> Path | None:
         )
     if os.path.isfile(path):
         return path
-    files = sorted(path.glob("*.gguf"))
-    if not files or any(path.glob("*.safetensors")):
+    found = sorted(path.glob("*.gguf"))
+    if not found or any(path.glob("*.safetensors")):
         return None
-    if len(files) > 1:
-        names = listed(file.name for file in files)
+    if len(found) > 1:
+        names = listed(file.name for file in found)
         raise InputError(f"{path} holds {names}: pass the path of one of them")
-    return files[0]
+    return found[0]
 
 
 def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
@@ -111,9 +71,9 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
     architecture = ARCHITECTURES[name]
     fields = model_fields(path, architecture, file)
     fields["tie_word_embeddings"] = "output.weight" not in stored
-    for field, endings in _BIASES.items():
+    for field, endings in _TABLE["biases"].items():
         if field in architecture.defaults:
-            fields[field] = any(name.endswith(endings) for name in stored)
+            fields[field] = any(name.endswith(tuple(endings)) for name in stored)
     if (embeddings := stored.get("token_embd.weight")) is not None:
         fields["vocab_size"] = embeddings.shape[0] if embeddings.shape else 1
     turned, heads = 0, dict[str, int]()
@@ -123,20 +83,20 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
         heads["q"] = fields["num_attention_heads"]
         heads["k"] = fields.get("num_key_value_heads", heads["q"])
     projection = re.compile(r"attn_([qk])\.(weight|bias)$")
-    files = {}
+    tensors = {}
     for name, tensor in stored.items():
         found = projection.search(name)
         rotated = (heads[found[1]], turned) if found and heads else None
-        files[name] = _Stored(path, tensor, rotated), name
+        tensors[name] = _Stored(path, tensor, rotated), name
     fused = not heads and any(".attn_qkv." in name for name in stored)  # else rows cannot be moved
-    return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
+    return architecture, fields, Tensors(path, tensors), partial(_names, architecture, fused)
 
 
 def model_fields(path: Path, architecture: Architecture, file: GgufFile) -> Fields:
     """Fields for the row of the architecture; raises for what may change the computation."""
     name, defaults, row = architecture.gguf["name"], architecture.defaults, architecture.gguf
     fields = {row.get("keys", {}).get(key, key): value for key, value in file.fields.items()}
-    required = {field: key for field, key in _REQUIRED.items() if field in defaults}
+    required = {field: key for field, key in _TABLE["required"].items() if field in defaults}
     for field, key in (required | row.get("required", {})).items():
         if field not in fields:
             raise InputError(f"{path} has no {name}.{key}")
@@ -144,7 +104,7 @@ def model_fields(path: Path, architecture: Architecture, file: GgufFile) -> Fiel
         if isinstance(file.stated.get(key), list):
             value = reprlib.repr(file.stated[key])
             raise InputError(f"{path}: {name}.{key} is {value}, not one number for all layers")
-    harmless = {**_HARMLESS, "attention.value_length": (fields.get("head_dim"),)}
+    harmless = {**_TABLE["harmless"], "attention.value_length": (fields.get("head_dim"),)}
     for key in sorted(file.unread):
         message = f"{path}: {listed([f'{name}.{key}'])} is {reprlib.repr(file.stated[key])}"
         if key not in harmless:
@@ -164,7 +124,9 @@ def _names(
     architecture: Architecture, fused: bool, config: TransformerConfig
 ) -> tuple[TensorName, ...]:
     """Names of the tensors; scales of norms are stored without an offset."""
-    modules = {path: name for path, name in _MODULES.items() if path in architecture.modules}
+    modules = {
+        path: name for path, name in _TABLE["modules"].items() if path in architecture.modules
+    }
     modules |= _FUSED if fused else {}
     mlp = isinstance(architecture.modules.get("layers.mlp.gate"), Fused)
     modules |= _FUSED_MLP if mlp else {}
