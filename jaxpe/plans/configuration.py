@@ -123,7 +123,7 @@ def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
     with contextlib.suppress(OSError), path.open("rb") as file:  # reported where it is read
         magic = file.read(4)
     if path.suffix == ".gguf" or magic == b"GGUF":
-        from jaxpe.plans.gguf import read_gguf_file  # needs the package gguf
+        from jaxpe.plans.gguf_fields import read_gguf_file  # needs the package gguf
 
         file = read_gguf_file(path)
         return str(path), "gguf", {**file.fields, "gguf": file.stated}

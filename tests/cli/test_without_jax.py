@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import gguf
 import numpy as np
 
 RUN = """
@@ -23,7 +24,14 @@ def test_rope_golden_and_batch_do_not_load_jax(tmp_path):
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
     config.write_text(json.dumps({"model_type": "llama", "rope_theta": 1e4, **sizes}))
     np.savez(batch, positions=np.arange(8)[None])
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    for key, size in {"block_count": 2, "embedding_length": 64, "attention.head_count": 2}.items():
+        writer.add_uint32(f"llama.{key}", size)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
     commands = [
+        ["rope", str(tmp_path / "model.gguf")],
         ["rope", str(config), "--length", "4096", "--out", str(tmp_path / "page")],
         ["golden", str(config), "--out", str(tmp_path / "golden")],
         ["batch", str(batch)],

@@ -10,7 +10,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
 from jaxpe.nn.checkpoints.encodings import read_plans
 from jaxpe.nn.checkpoints.gguf_weights import ARCHITECTURES, model_fields, read_gguf_model
-from jaxpe.plans.gguf import read_gguf_file
+from jaxpe.plans.gguf_fields import read_gguf_file
 from tests.nn.stored import tensors
 from tests.parity.tiny_models import GGUF, HF, gguf_errors
 from tools.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model

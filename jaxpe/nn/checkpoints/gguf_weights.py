@@ -26,7 +26,7 @@ from jaxpe.nn.checkpoints.architecture import (
 from jaxpe.nn.checkpoints.encodings import class_pairing
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.plans.gguf import GgufFile, read_gguf_file
+from jaxpe.plans.gguf_fields import GgufFile, read_gguf_file
 from jaxpe.plans.programs.facts import find_architecture
 
 _TABLE = tomllib.loads(files("jaxpe.nn.checkpoints").joinpath("gguf.toml").read_text("utf-8"))
