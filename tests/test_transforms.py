@@ -50,15 +50,15 @@ def test_every_public_function_is_in_the_table(package):
 
 
 def test_no_package_is_forgotten():
-    """Jobs compile what they need once a run; plots and plans of rotary embeddings nothing."""
-    jobs = {"_core", "analysis", "cli", "conformance", "plot", "report", "rope"}
+    """Jobs compile what they need once a run; plots and plans of layers nothing."""
+    jobs = {"_core", "analysis", "cli", "conformance", "plans", "plot", "report"}
     found = {module.name for module in pkgutil.iter_modules(jaxpe.__path__) if module.ispkg}
     assert found - jobs == set(CALLS)
 
 
 @pytest.mark.parametrize("module", [geometry, encodings])
 def test_flat_names_are_those_of_their_package(module):
-    shared = (set(module.__all__) & set(dir(jaxpe))) - {"rope"}  # a package, called as the encoding
+    shared = set(module.__all__) & set(dir(jaxpe))
     assert len(shared) > 25
     assert all(getattr(jaxpe, name) is getattr(module, name) for name in shared)
 

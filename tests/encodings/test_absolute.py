@@ -15,7 +15,6 @@ from jaxpe import (
     fisher_rao_distances,
     fourier,
     from_matrix,
-    from_vectors,
     information_optimal,
     information_optimal_encoding,
     learned,
@@ -26,7 +25,7 @@ from jaxpe import (
     sinusoidal_vectors,
     stress,
 )
-from jaxpe.encodings import inverse_frequencies, random_fixed, random_vectors
+from jaxpe.encodings import from_vectors, inverse_frequencies, random_fixed, random_vectors
 from jaxpe.geometry import low_rank_factors
 
 PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"

@@ -305,7 +305,8 @@ def scaling_reason(context: int, rope: RopeAnalysis, head_width: int, *, others:
         head_width: width of a head.
         others: whether positions enter in other ways, too.
 
-    >>> rope = jaxpe.plans.explain_rope(RopeOptions(head_dim=64, context=2048))
+    >>> from jaxpe.plans import RopeOptions, explain_rope
+    >>> rope = explain_rope(RopeOptions(head_dim=64, context=2048))
     >>> scaling_reason(2048, rope, 128, others=False)
     'only a part of each head turns'
     """

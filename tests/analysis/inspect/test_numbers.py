@@ -322,7 +322,7 @@ def test_tables_and_biases_of_a_model(monkeypatch):
         tokens=SimpleNamespace(embedding=SimpleNamespace(get_value=lambda: rows[:2])),
         encoding=jaxpe.alibi(num_heads=2),
         encoding_params=SimpleNamespace(get_value=lambda: ()),
-        attention=SimpleNamespace(encoding=jaxpe.identity()),
+        layers=SimpleNamespace(attention=SimpleNamespace(encoding=jaxpe.identity())),
         pattern=SimpleNamespace(encodings=()),
         config=SimpleNamespace(num_heads=2, head_width=4),
         causal=True,
