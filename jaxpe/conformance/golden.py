@@ -28,6 +28,7 @@ _REASONS = {
     "none": "queries and keys do not rotate",
     "linear": "the layers have no attention logits",
     "bias": "positions are a bias of the logits",
+    "convolution": "positions come from a convolution over the text",
     "table": "positions are a table of vectors that is added to the embeddings",
 }
 
@@ -81,7 +82,7 @@ def _group(plan: LayerPlan, text: str, text_positions: list[int]) -> dict[str, A
     stated = {name: getattr(plan, name) for name in _STATED}
     stated["base"] = None if math.isnan(plan.base) else plan.base
     stated["query_scaling"] = plan.query_scaling and plan.query_scaling._asdict()
-    reason = _REASONS.get(plan.kind, "")
+    reason = "; ".join(_REASONS[part] for part in plan.kind.split("+") if part in _REASONS)
     try:
         rotation = plan_rotation(plan)
     except InputError as error:
