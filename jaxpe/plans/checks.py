@@ -343,7 +343,8 @@ def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
         one, other = (f"{getattr(x, name):{text}}" for x in (numbers, usual))
         if not cause and one != other and "nan" not in (one, other):  # not stated
             cause = f"{name} {one}, not {other}, ".removeprefix("rope_type ")
-    return f"{cause}by up to {ratio:.3g} times"
+    way = "higher" if ratio > 1 else "lower"
+    return f"{cause}up to {max(ratio, 1 / ratio):.3g} times {way}"
 
 
 def length_codes(case: Case) -> Codes:
@@ -406,9 +407,11 @@ def model_codes(case: Case) -> Codes:
     tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
     still = [g for g in case.analysis.groups if g.kind == "none"]
     if len(tables) > 1 or (still and turning):  # programs with a single table get it wrong
-        parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries"
-                 for g in turning]  # fmt: skip
-        parts += [f"{g.name}: no rotation" for g in still]
+        rows = [(g, f"base {g.base:,.0f}, {g.rope_type}, {g.turning} entries") for g in turning]
+        rows += [(g, "no rotation") for g in still]
+        names = [g.name for g, _ in rows]
+        parts = [f"{g.name}{f' {reprlib.repr(g.layers)}' * (names.count(g.name) > 1)}: {text}"
+                 for g, text in rows]  # fmt: skip
         yield "kinds_of_layers", {"listed": "; ".join(parts)}
     longest = {e[1]: e for e in case.analysis.precision if (e[0], e[2]) == (case.length, "all")}
     fields = {**case.configuration.outside, **case.stated}

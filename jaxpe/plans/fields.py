@@ -41,7 +41,8 @@ class Fields:
     def get(self, name: str) -> Any:
         """Field of the file, null included, or the default of the class."""
         renamed = self.family.renamed.get(name)
-        for key in (renamed,) if renamed else (self.family.names.get(name, name), name):
+        names = (table.get(name, name) for table in (self.family.prior, {}, self.family.names))
+        for key in (renamed,) if renamed else names:
             if key in self.stated and name not in self.family.forced:
                 self.used |= {key, name}
                 return self.stated[key]

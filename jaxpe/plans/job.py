@@ -174,16 +174,21 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
         towers=_tower_plans(configuration, length),
         programs=programs,
         disagreements=disagreements(programs),
-        unread=(*unread_fields(configuration), *_unread_keys(configuration)),
+        unread=(*unread_fields(configuration), *_unread_keys(configuration, programs)),
         numbers_of="" if first is None else first.name,
     )
     return configuration, analysis
 
 
-def _unread_keys(configuration: Configuration) -> Iterator[str]:
+def _unread_keys(
+    configuration: Configuration, programs: tuple[ProgramResult, ...]
+) -> Iterator[str]:
     """Names of the keys of scaling entries whose effect is not judged."""
+    unscaled = all(one.rope_type in ("", "default") for it in programs for one in it.numbers)
     for model in configuration.models if configuration.form != "gguf" else ():
         name = "rope_scaling" if model.fields.stated.get("rope_scaling") else "rope_parameters"
+        if model.family.scaling == "ignored" and unscaled and model.entry:
+            yield name
         yield from (f"{name}.{key}" for key in unjudged_keys(model) if model.has_rules)
 
 
