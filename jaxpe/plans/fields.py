@@ -100,7 +100,11 @@ class Fields:
         layer = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
         if not isinstance(layer, Mapping):
             return self
-        fields = Fields({**self.stated, **layer}, self.family, source=self.source)
+        return self.replaced({**self.stated, **layer})
+
+    def replaced(self, stated: Mapping[str, Any]) -> "Fields":
+        """Other fields of the same file, with the same record of fields in use."""
+        fields = Fields(stated, self.family, source=self.source)
         fields.used = self.used
         return fields
 

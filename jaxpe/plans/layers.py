@@ -112,9 +112,8 @@ def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
         field = family.heads.get(name) if not fields.get("per_layer_config") else None
         nope = fields.integer(f"{'swa_' * bool(field)}qk_nope_head_dim", least=0) or 0
         rotated = head_size(model, field) - nope if field else head_size(model, "qk_rope_head_dim")
-        head = rotated + nope
-        width = head if family.rotated else rotated
-        return LayerGroup(*shared, head, width, "latent", pairing, base)
+        width = rotated + nope if family.rotated else rotated
+        return LayerGroup(*shared, rotated + nope, width, "latent", pairing, base)
     # `per_layer_config` replaces the fields for the widths of kinds of layers.
     per_layer = fields.get("per_layer_config")
     head = head_size(model, "head_dim" if per_layer else family.heads.get(name, "head_dim"))
@@ -139,8 +138,8 @@ def _lacks_base(model: Model, name: str) -> bool:
     family, entry = model.family, model.entry or model.family.entry or {}
     label = family.labels.get(name, name)
     if family.optional:  # parts by kind of layer have no base for all layers
-        base = entry.get("rope_theta", model.fields.get("rope_theta"))
-        return label in entry or (base is None and "rope_theta" in {**model.fields.stated, **entry})
+        beside = model.fields.stated.get("rope_theta", family.base)
+        return label in entry or entry.get("rope_theta", beside) is None
     return family.by_kind and not family.bases and label in entry and not entry[label]
 
 

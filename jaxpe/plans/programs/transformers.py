@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxpe.plans.configuration import Configuration, Model, head_size
 from jaxpe.plans.families import REMOTE_CODE
-from jaxpe.plans.fields import FULL, ORIGINAL, SLIDING, Fields
+from jaxpe.plans.fields import FULL, ORIGINAL, SLIDING
 from jaxpe.plans.layers import INDEXER, UNSCALED, LayerGroup
 from jaxpe.plans.programs.base import (
     YARNS,
@@ -130,11 +130,9 @@ def _refuse(model: Model) -> None:
 
 def _without_scaling(model: Model) -> Model:
     """Model whose class reads no scaling; some have a fixed base, too."""
-    ignored = {"rope_scaling", "rope_parameters"} | ({"rope_theta"} if model.family.fixed else set())
+    ignored = {"rope_scaling", "rope_parameters", "rope_theta" * model.family.fixed}
     stated = {key: value for key, value in model.fields.stated.items() if key not in ignored}
-    fields = Fields(stated, model.family, source=model.fields.source)
-    fields.used = model.fields.used
-    return model._replace(fields=fields)
+    return model._replace(fields=model.fields.replaced(stated))
 
 
 def completed_entries(model: Model, groups: Groups) -> Entries:
@@ -157,13 +155,12 @@ def transformers_4(configuration: Configuration, model: Model, groups: Groups) -
     Raises:
         UnreadableError: a model type of a later version, or llama3 scaling without L0.
     """
-    family = model.family
+    model = _without_scaling(model) if isinstance(model.family.scaling, str) else model
+    family, fields = model.family, model.fields
     if family.since == REMOTE_CODE:
         return _remote_code_entries(model, groups)
     if family.since.startswith("5"):
         raise UnreadableError(f"the model type {family.model_type} came with version 5")
-    model = _without_scaling(model) if isinstance(family.scaling, str) else model
-    fields = model.fields
     _refuse_layers(model, exact=bool(family.layers))
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
@@ -233,9 +230,7 @@ def _standard_entries(model: Model, groups: Groups) -> dict[str, Entry]:
     labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
     labels |= {FULL, SLIDING} if family.by_kind and not family.bare else set()
     nested = [key for key in entry if key in labels and (family.layers or family.by_kind)]
-    if nested and not family.by_kind:
-        if not any(group.kind == "rotary" for group in groups):
-            return {}
+    if nested and not family.by_kind and any(group.kind == "rotary" for group in groups):
         raise UnreadableError(f"its class reads one entry, not one for {' and '.join(nested)}")
     for key in nested:
         if entry[key] and not isinstance(entry[key], Mapping):
@@ -348,8 +343,8 @@ def _complete_entry(
     Raises:
         UnreadableError: an unknown type, or a number that its type needs.
     """
-    if model.family.bare and scaling_type(entry) != "default":
-        share = None  # the class has a default without a scaling alone
+    # The share of such a class is a default of unscaled layers alone.
+    share = None if model.family.bare and scaling_type(entry) != "default" else share
     for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
         if value is not None:
             entry.setdefault(name, value)
