@@ -178,7 +178,8 @@ def _flat_changes(goal: _Goal) -> _Changes:
 
 def _length_name(goal: _Goal) -> str:
     """Field of the file with the context length."""
-    name = goal.case.model.family.names.get(_LENGTH, _LENGTH)
+    family = goal.case.model.family
+    name = {**family.names, **family.prior}.get(_LENGTH, _LENGTH)
     return name if name in goal.case.stated else _LENGTH
 
 

@@ -25,7 +25,7 @@ from jaxpe.plans.comparison import (
 from jaxpe.plans.configuration import Configuration
 from jaxpe.plans.evaluation import ModelGroup, program_result
 from jaxpe.plans.families import REMOTE_CODE, thread_names
-from jaxpe.plans.fields import ORIGINAL, Fields, is_finite
+from jaxpe.plans.fields import ORIGINAL, is_finite
 from jaxpe.plans.layers import layer_groups
 from jaxpe.plans.programs.base import (
     ONE_LIST,
@@ -107,9 +107,7 @@ class Case:
         self, program: Program, changed: Mapping[str, Any], context: int
     ) -> ProgramResult:
         """Numbers of a program for the file with changed fields of the text model."""
-        fields = Fields(
-            {**self.stated, **changed}, self.model.family, source=self.model.fields.source
-        )
+        fields = self.model.fields.replaced({**self.stated, **changed})
         last = self.model._replace(fields=fields, context=context)
         models = *self.configuration.models[:-1], last
         turning = (one for one in models if one.family.kind != "axial")
@@ -343,7 +341,7 @@ def _ratio(numbers: GroupNumbers, usual: GroupNumbers) -> str:
         one, other = (f"{getattr(x, name):{text}}" for x in (numbers, usual))
         if not cause and one != other and "nan" not in (one, other):  # not stated
             cause = f"{name} {one}, not {other}, ".removeprefix("rope_type ")
-    return f"{cause}by up to {ratio:.3g} times"
+    return f"{cause}up to {max(ratio, 1 / ratio):.3g} times {'higher' if ratio > 1 else 'lower'}"
 
 
 def length_codes(case: Case) -> Codes:
@@ -406,9 +404,11 @@ def model_codes(case: Case) -> Codes:
     tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
     still = [g for g in case.analysis.groups if g.kind == "none"]
     if len(tables) > 1 or (still and turning):  # programs with a single table get it wrong
-        parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries"
-                 for g in turning]  # fmt: skip
-        parts += [f"{g.name}: no rotation" for g in still]
+        rows = [(g, f"base {g.base:,.0f}, {g.rope_type}, {g.turning} entries") for g in turning]
+        rows += [(g, "no rotation") for g in still]
+        names = [g.name for g, _ in rows]
+        layers = [f" {reprlib.repr(g.layers)}" * (names.count(g.name) > 1) for g, _ in rows]
+        parts = [f"{g.name}{which}: {text}" for (g, text), which in zip(rows, layers, strict=True)]
         yield "kinds_of_layers", {"listed": "; ".join(parts)}
     longest = {e[1]: e for e in case.analysis.precision if (e[0], e[2]) == (case.length, "all")}
     fields = {**case.configuration.outside, **case.stated}

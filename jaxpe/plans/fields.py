@@ -41,7 +41,8 @@ class Fields:
     def get(self, name: str) -> Any:
         """Field of the file, null included, or the default of the class."""
         renamed = self.family.renamed.get(name)
-        for key in (renamed,) if renamed else (self.family.names.get(name, name), name):
+        names = (table.get(name, name) for table in (self.family.prior, {}, self.family.names))
+        for key in (renamed,) if renamed else names:
             if key in self.stated and name not in self.family.forced:
                 self.used |= {key, name}
                 return self.stated[key]
@@ -99,7 +100,11 @@ class Fields:
         layer = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
         if not isinstance(layer, Mapping):
             return self
-        fields = Fields({**self.stated, **layer}, self.family, source=self.source)
+        return self.replaced({**self.stated, **layer})
+
+    def replaced(self, stated: Mapping[str, Any]) -> "Fields":
+        """Other fields of the same file, with the same record of fields in use."""
+        fields = Fields(stated, self.family, source=self.source)
         fields.used = self.used
         return fields
 

@@ -162,6 +162,7 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
     first = accepting[0] if most else None
     groups = _plans(configuration.models, model_groups, first, length)
     reason = _why_not_judged(configuration, bool(groups))
+    unscaled = all(one.rope_type in ("", "default") for it in programs for one in it.numbers)
     analysis = RopeAnalysis(
         source=configuration.source,
         form=configuration.form,
@@ -174,16 +175,17 @@ def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
         towers=_tower_plans(configuration, length),
         programs=programs,
         disagreements=disagreements(programs),
-        unread=(*unread_fields(configuration), *_unread_keys(configuration)),
+        unread=(*unread_fields(configuration), *_unread_keys(configuration, unscaled)),
         numbers_of="" if first is None else first.name,
     )
     return configuration, analysis
 
 
-def _unread_keys(configuration: Configuration) -> Iterator[str]:
+def _unread_keys(configuration: Configuration, unscaled: bool) -> Iterator[str]:
     """Names of the keys of scaling entries whose effect is not judged."""
     for model in configuration.models if configuration.form != "gguf" else ():
         name = "rope_scaling" if model.fields.stated.get("rope_scaling") else "rope_parameters"
+        yield from [name] * bool(unscaled and model.family.scaling == "ignored" and model.entry)
         yield from (f"{name}.{key}" for key in unjudged_keys(model) if model.has_rules)
 
 

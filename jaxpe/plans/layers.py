@@ -84,7 +84,7 @@ def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
         group = _group(layer, name, rotations[index] if rotations else None, base)
         groups.setdefault(group, []).append(index)
     if model.family.indexer:
-        rotary = [group for group in groups if group.kind == "rotary"]
+        rotary = [one for one in groups if one.kind == "rotary" and one.name not in _WINDOWED]
         groups |= {_indexer(model, group): groups[group] for group in rotary}
     return tuple(
         g._replace(layers=tuple(indices) if names else None) for g, indices in groups.items()
@@ -94,7 +94,7 @@ def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
 def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
     family, fields = model.family, model.fields
     kind = _kind(model, name)
-    if kind == "rotary" and (turns == 0 or base == 0 or _has_null_entry(model, name)):
+    if kind == "rotary" and (turns == 0 or base == 0 or _lacks_base(model, name)):
         kind = "none"
     attends = name not in (*_LINEAR, *_EMPTY)
     window, two_sided = _window(model, name) if attends else (None, False)
@@ -109,10 +109,11 @@ def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
         pairing = "interleaved" if fields.get(pairing) else "half"
     base = None if base is None else float(base)
     if family.latent:
-        rotated = head_size(model, "qk_rope_head_dim")
-        head = rotated + (fields.integer("qk_nope_head_dim", least=0) or 0)
-        width = head if family.rotated else rotated
-        return LayerGroup(*shared, head, width, "latent", pairing, base)
+        field = family.heads.get(name) if not fields.get("per_layer_config") else None
+        nope = fields.integer(f"{'swa_' * bool(field)}qk_nope_head_dim", least=0) or 0
+        rotated = head_size(model, field) - nope if field else head_size(model, "qk_rope_head_dim")
+        width = rotated + nope if family.rotated else rotated
+        return LayerGroup(*shared, rotated + nope, width, "latent", pairing, base)
     # `per_layer_config` replaces the fields for the widths of kinds of layers.
     per_layer = fields.get("per_layer_config")
     head = head_size(model, "head_dim" if per_layer else family.heads.get(name, "head_dim"))
@@ -132,11 +133,14 @@ def _indexer(model: Model, group: LayerGroup) -> LayerGroup:
     )
 
 
-def _has_null_entry(model: Model, name: str) -> bool:
-    """Whether the entry of a kind of layer is null, so that it does not rotate."""
-    label = model.family.labels.get(name, name)
-    entry = model.fields.mapping("rope_parameters") or model.family.entry or {}
-    return model.family.by_kind and label in entry and not entry[label]
+def _lacks_base(model: Model, name: str) -> bool:
+    """Whether a kind of layer does not rotate, since its entry or its base is null."""
+    family, entry = model.family, model.entry or model.family.entry or {}
+    label = family.labels.get(name, name)
+    if family.optional:  # parts by kind of layer have no base for all layers
+        beside = model.fields.stated.get("rope_theta", family.base)
+        return label in entry or entry.get("rope_theta", beside) is None
+    return family.by_kind and not family.bases and label in entry and not entry[label]
 
 
 def _kind(model: Model, name: str) -> Kind:

@@ -52,7 +52,7 @@ FOUND = [
     ("unread", "a misspelt key", ("original_max_position_embeddings?",)),
     ("keys_ignored", "gpt-oss 120B", ("truncate", "llama.cpp")),
     ("mscale_alone", "mscale alone", ("mscale_all_dim",)),
-    ("frequencies_differ", "Gemma 3 4B", ("SGLang",)),
+    ("frequencies_differ", "a share of a head in the entry", ("vLLM", "64")),
     ("length_is_scaled", "DeepSeek-V3", ("163,840", "4,096")),
     ("lengths_contradict", "two lengths that contradict", ("131,072", "65,536")),
     ("original_missing", "YaRN without L0 (huggingface/transformers#33783)", ("32,768",)),

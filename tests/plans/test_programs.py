@@ -321,12 +321,12 @@ def only_full(name, given):
     return computed(entries(name, given)["full_attention"], 64)[0]
 
 
-@pytest.mark.parametrize(("name", "scaled"), [(NEWEST, True), (VLLM, True), (SGLANG, False)])
-def test_sglang_drops_the_scaling_of_gemma_3(tmp_path, name, scaled):
+@pytest.mark.parametrize("name", [NEWEST, VLLM, SGLANG])
+def test_servers_scale_the_full_layers_of_gemma_3(tmp_path, name):
     scaling = {"rope_type": "linear", "factor": 8.0}
     given = written(tmp_path, model_type="gemma3_text", rope_scaling=scaling)
     found = entries(name, given)
-    expected = inverse_frequencies(256, base=1e6) / (8 if scaled else 1)
+    expected = inverse_frequencies(256, base=1e6) / 8
     np.testing.assert_allclose(computed(found["full_attention"], 256)[0], expected)
     local = inverse_frequencies(256, base=1e4)
     np.testing.assert_allclose(computed(found["sliding_attention"], 256)[0], local)

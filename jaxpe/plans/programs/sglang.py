@@ -64,6 +64,8 @@ def _sglang_entry(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     proportional = entry["rope_type"] == "proportional"
     if model.family.latent or not (model.family.share or proportional):
         entry["partial_rotary_factor"] = 1.0  # SGLang does not read the share from the entry
+    if name in facts["transformers_tables"]:
+        return entry
     if name in facts["unscaled_turns"] and scaled:
         return {
             **_extrapolated(model, group, entry, latent_yarn(model, entry)),

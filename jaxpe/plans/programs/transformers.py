@@ -54,7 +54,8 @@ def transformers_5(configuration: Configuration, model: Model, groups: Groups) -
         sliced = model.family.share or model.family.fraction is not None or part is not None
         if turned < group.width and not sliced and entry["rope_type"] != "default":
             raise UnreadableError(f"RuntimeError: {turned:.0f} of {group.width} entries would turn")
-        if part is not None and group.place == "latent" and turned > part:
+        separate = group.name in model.family.heads  # widths of its own
+        if part is not None and group.place == "latent" and not separate and turned > part:
             raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
     return entries
 
@@ -128,9 +129,10 @@ def _refuse(model: Model) -> None:
 
 
 def _without_scaling(model: Model) -> Model:
-    """Model whose class reads no scaling."""
-    kinds = dict.fromkeys(map(str, map(model.entry.get, ("type", "rope_type"))), "default")
-    return model._replace(family=model.family._replace(types=kinds))
+    """Model whose class reads no scaling; some have a fixed base, too."""
+    ignored = {"rope_scaling", "rope_parameters", "rope_theta" * model.family.fixed}
+    stated = {key: value for key, value in model.fields.stated.items() if key not in ignored}
+    return model._replace(fields=model.fields.replaced(stated))
 
 
 def completed_entries(model: Model, groups: Groups) -> Entries:
@@ -153,12 +155,12 @@ def transformers_4(configuration: Configuration, model: Model, groups: Groups) -
     Raises:
         UnreadableError: a model type of a later version, or llama3 scaling without L0.
     """
+    model = _without_scaling(model) if isinstance(model.family.scaling, str) else model
     family, fields = model.family, model.fields
     if family.since == REMOTE_CODE:
         return _remote_code_entries(model, groups)
     if family.since.startswith("5"):
         raise UnreadableError(f"the model type {family.model_type} came with version 5")
-    model = _without_scaling(model) if isinstance(family.scaling, str) else model
     _refuse_layers(model, exact=bool(family.layers))
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
@@ -228,7 +230,7 @@ def _standard_entries(model: Model, groups: Groups) -> dict[str, Entry]:
     labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
     labels |= {FULL, SLIDING} if family.by_kind and not family.bare else set()
     nested = [key for key in entry if key in labels and (family.layers or family.by_kind)]
-    if nested and not family.by_kind:
+    if nested and not family.by_kind and any(group.kind == "rotary" for group in groups):
         raise UnreadableError(f"its class reads one entry, not one for {' and '.join(nested)}")
     for key in nested:
         if entry[key] and not isinstance(entry[key], Mapping):
@@ -341,6 +343,8 @@ def _complete_entry(
     Raises:
         UnreadableError: an unknown type, or a number that its type needs.
     """
+    # The share of such a class is a default of unscaled layers alone.
+    share = None if model.family.bare and scaling_type(entry) != "default" else share
     for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
         if value is not None:
             entry.setdefault(name, value)
