@@ -102,8 +102,7 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         stated = "sliding_window_pattern" in fields.stated or pattern is not None
         if stated and (not pattern or isinstance(pattern, str)):
             raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
-    empty = fields.stated.get(model.family.unturned) == [] and rule.get("by_turning") != "chunks"
-    if empty and count:
+    if fields.stated.get(model.family.unturned) == [] and rule.get("by_turning") != "chunks":
         raise UnreadableError(f"IndexError: {model.family.unturned} is empty")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
     exact = exact and not rule.keys() & {"each", "with_mlp"}
@@ -427,9 +426,7 @@ def _finish(model: Model, entry: Entry) -> Entry:
     kind = entry["rope_type"]
     missing = [name for name in _FACTS["required"][kind] if name not in entry]
     if entry.get("rope_theta") is None:
-        null = "rope_theta" in {**model.fields.stated, **entry}
-        why = "TypeError: rope_theta is null" if null else "KeyError: the entry has no rope_theta"
-        raise UnreadableError(why)
+        raise UnreadableError("TypeError: rope_theta is null, or missing in the entry of a kind")
     if kind == "dynamic" and model.family.alpha and entry.get("alpha"):
         return entry
     if missing:
