@@ -109,6 +109,8 @@ def test_scalings_and_fields_are_refused_or_computed_as_by_the_class(name, tmp_p
     modules = RULES[name]["modules"]
     for change, case in RULES[name]["cases"].items():
         length = 2048 if "longrope" in change else None  # a class holds the short list up to L0
+        if (name, change) in UNREAD and "null" in change:
+            continue
         problem, groups = outcome(_fields(name, case), tmp_path, length)
         # Without its module, only its class ran.
         unknown = not modules and change.endswith(("warped", "longrope", "null rope_theta"))

@@ -151,7 +151,7 @@ def _refuse(model: Model, groups: Groups) -> None:
     null = [key for key, value in fields.stated.items() if value is None]
     slide = [one for one in groups if one.name in WINDOWED and name not in _FACTS["windowless"]]
     unset = "sliding_window" in null or None in [one.window for one in slide]
-    numbered = fields.get("sliding_window") in (0, -1)  # a number makes a mask
+    numbered = fields.stated.get("sliding_window") in (0, -1)  # a number makes a mask
     unshared = _SHARE in null and _SHARE not in entry and name in _FACTS["shared"]
     sized = [key for key in family.sized if entry.get(key) or key == scaling_type(entry)]
     _refuse_if({
