@@ -154,7 +154,7 @@ def entry_scaling(entry: Entry, context: int) -> RopeScaling | None:
     LinearScaling(factor=2.0)
     """
     fields = getattr(ROPE_TYPES.get(entry["rope_type"]), "_fields", ())
-    taken = {"rope_type", "partial_rotary_factor", *fields}
+    taken = {"rope_type", "rope_theta", "partial_rotary_factor", *fields}
     parameters = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
     for name in parameters.keys() & _NUMBERS:
         value = parameters[name]

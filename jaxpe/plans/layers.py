@@ -28,7 +28,7 @@ _RENAMED = {  # as transformers 5 renames what earlier files say
 }  # fmt: skip
 _LINEAR = ("linear_attention", "conv", "mamba", "recurrent", "kda")
 _EMPTY = ("moe", "mlp", "dense")  # layers without attention
-_WINDOWED = (SLIDING, "hybrid_sliding", "reference_sliding_attention")
+WINDOWED = (SLIDING, "hybrid_sliding", "reference_sliding_attention")
 # Fields with the number of layers; the first present one is used.
 _COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 
@@ -161,7 +161,7 @@ def _kind(model: Model, name: str) -> Kind:
     if kind != "rotary":
         return kind
     if family.turning == "windowed":
-        turns = fields.get("sliding_window") is None or name in _WINDOWED
+        turns = fields.get("sliding_window") is None or name in WINDOWED
     else:
         turns = family.turning is None or name in family.turning
     return "rotary" if turns else "none"
@@ -172,7 +172,7 @@ def _window(model: Model, name: str) -> tuple[int | None, bool]:
     rule, fields = model.family.window, model.fields
     if name == CHUNKED:
         return fields.integer("attention_chunk_size"), False
-    if name not in _WINDOWED and not rule.get("all"):
+    if name not in WINDOWED and not rule.get("all"):
         return None, False
     before = fields.integer(rule["before"], least=0) if "before" in rule else None
     if before is not None:

@@ -73,7 +73,8 @@ def verdict(found, truth, change=None, before=()):
         return "not judged"
     program = found.programs[0]
     if program.problem is not None:
-        return "refused" if "error" in truth else "wrong"
+        forward = "are not half of" in program.problem  # of the frequencies, split in attention
+        return "refused" if "error" in truth or forward else "wrong"
     if "error" not in truth and not differences(found, truth):
         return "right"
     texts = [one.text for one in found.findings if one.text not in before]

@@ -194,3 +194,68 @@ def test_a_class_without_scalings_ignores_or_refuses_them(explain, factor):
     sizes = {"hidden_size": 2560, "num_attention_heads": 10, "head_dim": 256}
     found = explain({"model_type": "recurrent_gemma", **sizes, **scaling})
     assert ("no scaling" in (found.programs[0].problem or "")) == bool(factor)
+
+
+TINY = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+SCALED = {"rope_type": "yarn", "factor": 4.0, ORIGINAL: 128}
+KINDS = ["sliding_attention", "full_attention"] * 2
+
+
+@pytest.mark.parametrize(
+    ("model_type", "fields", "said"),
+    [
+        ("llama", {"rope_theta": None}, "TypeError: rope_theta is null"),
+        ("gemma3_text", {"rope_theta": None}, "TypeError: rope_theta is null"),
+        ("gpt_oss", {"rope_theta": None}, "TypeError: rope_theta is null"),
+        ("llama", {"rope_parameters": {"rope_theta": None}}, "TypeError: rope_theta is null"),
+        ("gpt_neox", {"rope_theta": None}, None),
+        ("neomme", {"rope_theta": None}, None),
+        ("gemma2", {"sliding_window": None}, "TypeError: layers slide"),
+        ("gpt_oss", {"sliding_window": None}, "TypeError: layers slide"),
+        ("recurrent_gemma", {"sliding_window": None}, "TypeError: layers slide"),
+        ("modernbert", {"sliding_window": None}, "TypeError: layers slide"),
+        ("modernbert", {}, None),
+        ("cwm", {"sliding_window": None}, "TypeError: Field 'sliding_window' expected int"),
+        ("mistral", {"sliding_window": None}, None),
+        ("dots3_note_text", {"sliding_window": None}, None),
+        ("qwen2", {"sliding_window": None}, None),
+        ("qwen2", {"layer_types": KINDS, "use_sliding_window": False}, "TypeError: layers slide"),
+        ("qwen2", {"layer_types": KINDS, "use_sliding_window": True}, None),
+        ("smollm3", {"layer_types": KINDS, "sliding_window": 8}, None),
+        ("qwen2_vl_text", {"rope_scaling": {"type": "mrope", "mrope_section": [4, 4, 4]}},
+         "RuntimeError: [4, 4, 4] are not half of 16"),
+        ("qwen2_vl_text", {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}, None),
+        ("qwen2_5_vl_text", {}, "RuntimeError: [16, 24, 24] are not half of 16"),
+        ("gemma3_text",
+         {"layer_types": KINDS, "rope_scaling": SCALED, "partial_rotary_factor": 0.5},
+         "RuntimeError: 8 of 16 entries"),
+        ("gemma3_text", {"layer_types": KINDS, "partial_rotary_factor": 0.5}, None),
+        ("deepseek_v3", {"rope_scaling": SCALED, "partial_rotary_factor": 0.5,
+                         "qk_rope_head_dim": 16}, "RuntimeError: 8 of 16 entries"),
+        ("gpt_neox_japanese", {"rope_parameters": {
+            "rope_type": "proportional", "partial_rotary_factor": 0.5}},
+         "RuntimeError: 16 of 8 entries"),
+        ("solar_open", {"partial_rotary_factor": 0.5}, "RuntimeError: 8 of 16 entries"),
+        ("gemma3_text", {"rope_parameters": {"rope_type": "default"}, "rope_scaling": LINEAR},
+         "KeyError: rope_parameters has no 'full_attention'"),
+        ("modernbert", {"rope_parameters": {}, "rope_scaling": LINEAR},
+         "KeyError: rope_parameters has no 'full_attention'"),
+        ("ministral3", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+         "TypeError: llama_4_scaling_beta"),
+        ("ministral3", {}, None),
+        ("smollm3", {"no_rope_layers": []}, "IndexError: no_rope_layers"),
+        ("llama4_text", {"no_rope_layers": []}, None),
+        ("phi", {"partial_rotary_factor": None}, "KeyError: 'partial_rotary_factor'"),
+        ("glm", {"partial_rotary_factor": None}, None),
+        ("llama", {"rope_scaling": {"rope_type": None, "factor": 4.0}}, "KeyError: None"),
+        ("llama", {"max_position_embeddings": None},
+         "TypeError: Field 'max_position_embeddings' expected int"),
+        ("hrm_text", {"head_dim": None}, "TypeError: Field 'head_dim' expected int"),
+        ("glm", {"head_dim": None}, None),
+    ],
+)  # fmt: skip
+def test_what_a_class_or_its_forward_pass_refuses(explain, model_type, fields, said):
+    """With tiny models of transformers 5.24; fields of None run there."""
+    problem = explain({"model_type": model_type, **TINY, **fields}).programs[0].problem
+    assert said in problem if said else problem is None

@@ -1,6 +1,7 @@
 """Write what configuration classes of transformers refuse or change to `class_rules.json.gz`.
 
-Each rotating type is built with each type of scaling, and with other fields of positions. A case is
+Each rotating type is built with each type of scaling, with other fields of positions, and with
+nulls. A case is
 the error of the class or of its rotary module, else the numbers that come out. Run by hand with the
 newest transformers and torch: see `README.md`.
 """
@@ -22,6 +23,10 @@ from transformers.utils import logging
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "tests" / "parity" / "class_rules.json.gz"
+NULLS = (
+    "rope_theta", "sliding_window", "head_dim", "max_position_embeddings", "num_hidden_layers",
+    "partial_rotary_factor",
+)  # fmt: skip
 ORIGINAL = {"original_max_position_embeddings": 2048}
 BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SCALINGS = {
@@ -67,6 +72,9 @@ def outcome(cls, rotary, fields, kept=()):
     try:
         config = cls(**json.loads(json.dumps({**needed(cls), **fields})))
         modules = [one(config) for one in rotary]
+        for one in modules:  # splits its frequencies by axis
+            if isinstance(axes := getattr(one, "mrope_section", None), list | tuple):
+                one(torch.zeros(1, 2, 1), torch.zeros(len(axes), 1, 2, dtype=torch.long))
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}".replace("\n", " ")[-140:]}
     result = {"numbers": numbers(modules)}
@@ -88,6 +96,8 @@ def scaled(cls, count):
 
 def changed(cls, config):
     """Other values of fields, one at a time."""
+    for name in NULLS:
+        yield f"null {name}", {name: None}
     names = cls.__dataclass_fields__
     head = vars(config).get("head_dim")
     if isinstance(head, int):

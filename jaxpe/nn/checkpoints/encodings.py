@@ -152,6 +152,10 @@ def _rotation(plan: LayerPlan) -> Encoding:
     # Those of the longest text, which may be longer than a window.
     if not gives(plan.reach) and not gives(2**30):
         raise InputError(f"{plan.name} layers have frequencies that their scaling does not give")
+    with np.errstate(all="ignore"):  # logits carry the square of the factor
+        largest = [max(planned[:-1], default=0.0) * plan.reach, plan.attention_factor**2]
+    if not np.isfinite(np.asarray(largest, np.float32)).all():
+        raise InputError(f"phases or logits of {plan.name} layers are not finite in float32")
     layout = "interleaved" if plan.pairing == "interleaved" else "half_split"
     return rope(**arguments, layout=layout)
 

@@ -6,7 +6,7 @@ from typing import Any
 from jaxpe.plans.configuration import Configuration, Model, head_size
 from jaxpe.plans.families import REMOTE_CODE
 from jaxpe.plans.fields import FULL, ORIGINAL, SLIDING
-from jaxpe.plans.layers import INDEXER, UNSCALED, LayerGroup
+from jaxpe.plans.layers import INDEXER, UNSCALED, WINDOWED, LayerGroup
 from jaxpe.plans.programs.base import (
     YARNS,
     Entries,
@@ -23,6 +23,7 @@ from jaxpe.plans.programs.facts import program_facts
 from jaxpe.plans.result import LayerPlan
 
 ALL = ""  # label of an entry for all layers
+_BETA, _SHARE = "llama_4_scaling_beta", "partial_rotary_factor"
 _FACTS = program_facts("transformers")
 # Lists by layer, by the key of an entry.
 _LISTS = {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factors"}
@@ -37,27 +38,48 @@ def transformers_5(configuration: Configuration, model: Model, groups: Groups) -
         UnreadableError: an unknown type, or missing numbers.
     """
     refuse_configuration(model)
-    _refuse(model)
+    _refuse(model, groups)
     ignores = model.family.scaling == "ignored"
     entries = completed_entries(_without_scaling(model) if ignores else model, groups)
-    part = model.fields.integer("qk_rope_head_dim") if model.family.latent else None
     for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
         if entry["rope_type"] == "default" and not model.family.share:
             entry["partial_rotary_factor"] = 1.0
-        if entry["rope_type"] != "default" and model.family.scaling == "refused":
-            raise UnreadableError("ValueError: its class has no scaling")
         if _add_factors(model, entry):
             entry["long_factor"] = entry.get("short_factor")
-        width = model.fields.integer(model.family.heads.get("latent", "")) or group.width
-        whole = entry["rope_type"] == "proportional"  # a table with zeros for the rest
-        turned = width * (1.0 if whole else float(entry["partial_rotary_factor"]))
-        sliced = model.family.share or model.family.fraction is not None or part is not None
-        if turned < group.width and not sliced and entry["rope_type"] != "default":
-            raise UnreadableError(f"RuntimeError: {turned:.0f} of {group.width} entries would turn")
-        separate = group.name in model.family.heads  # widths of its own
-        if part is not None and group.place == "latent" and not separate and turned > part:
-            raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
+        _refuse_entry(model, group, entry)
     return entries
+
+
+def _refuse_entry(model: Model, group: LayerGroup, entry: Entry) -> None:
+    """Raise where the table of cos and sin, or a number of the entry, does not fit the layer."""
+    family, rotated = model.family, group.width
+    latent = family.heads.get("latent", "")
+    whole = head_size(model) if latent in model.fields.stated else group.width
+    width = model.fields.integer(latent) or whole
+    share = float(entry["partial_rotary_factor"])
+    # A proportional table has zeros for the rest.
+    turned = round(width * (1.0 if entry["rope_type"] == "proportional" else share))
+    if family.latent:
+        part = model.fields.integer("qk_rope_head_dim")
+        separate = group.place != "latent" or group.name in family.heads  # a width of its own
+        rotated = turned if separate or not part else part
+    elif family.model_type in _FACTS["sliced"]:
+        rotated = round(width * share)
+    elif family.model_type not in _FACTS["whole"] and (family.share or family.fraction is not None):
+        rotated = turned
+    sections = entry.get("mrope_section") or family.mrope.get("sections")
+    split = family.mrope.get("order") in ("contiguous", "height and width first")
+    needed = (_BETA, ORIGINAL) if _BETA in (family.entry or ()) else ()
+    missing = [key for key in needed if entry.get(key) is None]
+    scaled = entry["rope_type"] != "default" and family.scaling == "refused"
+    _refuse_if({
+        "ValueError: its class has no scaling": scaled,
+        f"RuntimeError: {turned} of {rotated} entries would turn":
+            turned != rotated or (not family.latent and turned > width),
+        f"RuntimeError: {sections} are not half of {turned} entries":
+            split and 2 * sum(sections) != turned,
+        f"TypeError: {''.join(missing[:1])} is missing in the entry": missing,
+    })  # fmt: skip
 
 
 def _add_factors(model: Model, entry: Entry) -> bool:
@@ -82,6 +104,8 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         stated = "sliding_window_pattern" in fields.stated or pattern is not None
         if stated and (not pattern or isinstance(pattern, str)):
             raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
+    if fields.stated.get(model.family.unturned) == [] and rule.get("by_turning") != "chunks":
+        raise UnreadableError(f"IndexError: {model.family.unturned} is empty")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
     exact = exact and not rule.keys() & {"each", "with_mlp"}
     if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
@@ -99,6 +123,10 @@ def refuse_configuration(model: Model) -> None:
     if family.since == REMOTE_CODE:
         return
     _refuse_layers(model)
+    for name, default in family.defaults.items():
+        null = fields.stated.get(family.names.get(name, name), 0) is None
+        if null and type(default) is int and family.model_type not in _FACTS["nulls"].get(name, ()):
+            raise UnreadableError(f"TypeError: Field {name!r} expected int, got NoneType")
     if type(fields.get("attn_temperature_tuning")) is int:
         raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
     for name in family.strict:
@@ -118,14 +146,29 @@ def refuse_configuration(model: Model) -> None:
         raise UnreadableError(f"ValueError: {sections} are not half of {head_size(model)} entries")
 
 
-def _refuse(model: Model) -> None:
-    """Raise for entries that the code of the model, but not its configuration class, refuses."""
-    stated, entry = model.fields.mapping("rope_parameters"), file_entry(model)
-    if scaling_type(stated) in YARNS[1:]:
-        raise UnreadableError(f"KeyError: {scaling_type(stated)!r} is known in rope_scaling alone")
-    sized = [key for key in model.family.sized if entry.get(key) or key == scaling_type(entry)]
-    if sized and model.fields.get("head_dim") is None:
-        raise UnreadableError(f"TypeError: {sized[0]} needs head_dim, and the file has none")
+def _refuse(model: Model, groups: Groups) -> None:
+    """Raise for what the code of the model, but not its configuration class, refuses."""
+    family, fields, entry = model.family, model.fields, file_entry(model)
+    kind, name = scaling_type(fields.mapping("rope_parameters")), family.model_type
+    null = [key for key, value in fields.stated.items() if value is None]
+    slide = [one for one in groups if one.name in WINDOWED and name not in _FACTS["windowless"]]
+    unset = "sliding_window" in null or None in [one.window for one in slide]
+    numbered = fields.stated.get("sliding_window") in (0, -1)  # a number makes a mask
+    unshared = _SHARE in null and _SHARE not in entry and name in _FACTS["shared"]
+    sized = [key for key in family.sized if entry.get(key) or key == scaling_type(entry)]
+    _refuse_if({
+        f"KeyError: {kind!r} is known in rope_scaling alone": kind in YARNS[1:],
+        "TypeError: layers slide, and sliding_window is not set": slide and unset and not numbered,
+        "KeyError: 'partial_rotary_factor' is null": unshared,
+        f"TypeError: {''.join(sized[:1])} needs head_dim, and the file has none":
+            sized and fields.get("head_dim") is None,
+    })  # fmt: skip
+
+
+def _refuse_if(problems: Mapping[str, Any]) -> None:
+    """Raise the first message whose condition holds."""
+    for message in (message for message, holds in problems.items() if holds):
+        raise UnreadableError(message)
 
 
 def _without_scaling(model: Model) -> Model:
@@ -189,10 +232,17 @@ def transformers_4(configuration: Configuration, model: Model, groups: Groups) -
     return _group_entries(model, groups, parts)
 
 
-def _base(model: Model, kind: str) -> float:
+def _base(model: Model, kind: str) -> Any:
     """θ of a kind of layer, from the field of this kind."""
     name, default = model.family.bases[kind]
-    return model.fields.number(name, float(default))
+    return _beside(model, name, default)
+
+
+def _beside(model: Model, name: str, default: Any) -> Any:
+    """A number next to the entry, or the default; None for a null, which most classes keep."""
+    stated = model.fields.stated.get(model.family.renamed.get(name, name), default)
+    kept = model.family.scaling != "ignored" and model.family.model_type not in _FACTS["fills"]
+    return None if stated is None and kept else model.fields.number(name, default)
 
 
 def _remote_code_entries(model: Model, groups: Groups) -> Entries:
@@ -224,9 +274,8 @@ def _standard_entries(model: Model, groups: Groups) -> dict[str, Entry]:
     if model.family.bases:
         return _base_entries(model)
     entry, family = file_entry(model), model.family
-    theta = model.fields.number("rope_theta", None if family.bare else family.base)
-    share = model.fields.number("partial_rotary_factor")
-    share = _fraction(model) if share is None else share
+    theta = _beside(model, "rope_theta", None if family.bare else family.base)
+    share = _beside(model, _SHARE, _fraction(model))
     labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
     labels |= {FULL, SLIDING} if family.by_kind and not family.bare else set()
     nested = [key for key in entry if key in labels and (family.layers or family.by_kind)]
@@ -259,9 +308,12 @@ def _base_entries(model: Model) -> dict[str, Entry]:
     entry, scaling = (model.fields.mapping(name) for name in ("rope_parameters", "rope_scaling"))
     defaults = model.family.entry or {}
     parts = {k: {**defaults.get(k, {}), **(entry.get(k) or {})} for k in model.family.bases}
-    for kind in parts.keys() & model.family.scaled:
+    for kind in model.family.scaled:
+        if scaling and model.fields.get("rope_parameters") is not None and not entry.get(kind):
+            raise UnreadableError(f"KeyError: rope_parameters has no {kind!r} for rope_scaling")
         parts[kind] |= _flat(scaling)
-    return {kind: _complete_entry(model, part, _base(model, kind)) for kind, part in parts.items()}
+    share = model.fields.number("partial_rotary_factor")
+    return {k: _complete_entry(model, part, _base(model, k), share) for k, part in parts.items()}
 
 
 def _flat(entry: Entry) -> Entry:
@@ -316,7 +368,7 @@ def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
     """The rope part of latent attention is the table; without an entry, sliding layers differ."""
     entry, fields = model.entry, model.fields
     names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
-    theta = fields.number("rope_theta") or model.family.base
+    theta = _beside(model, "rope_theta", model.family.base)
     bases = {} if entry else {SLIDING: fields.number("swa_rope_theta") or 5e4}
     nested = any(isinstance(entry.get(name), Mapping) for name in names)
     stated = {name: entry.get(name) if nested else entry for name in names}
@@ -348,6 +400,8 @@ def _complete_entry(
     for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
         if value is not None:
             entry.setdefault(name, value)
+    if entry.get("rope_type", entry.get("type", "")) is None:
+        raise UnreadableError("KeyError: None is no rope_type")
     stated = scaling_type(entry)
     entry["rope_type"] = _rope_type(model, stated)
     if stated == "su" and entry.get(ORIGINAL) is None:  # renamed after L0 is filled in
@@ -377,7 +431,7 @@ def _finish(model: Model, entry: Entry) -> Entry:
     kind = entry["rope_type"]
     missing = [name for name in _FACTS["required"][kind] if name not in entry]
     if entry.get("rope_theta") is None:
-        raise UnreadableError("KeyError: rope_theta is missing in the entry of a kind of layer")
+        raise UnreadableError("TypeError: rope_theta is null, or missing in the entry of a kind")
     if kind == "dynamic" and model.family.alpha and entry.get("alpha"):
         return entry
     if missing:
