@@ -73,7 +73,8 @@ def verdict(found, truth, change=None, before=()):
         return "not judged"
     program = found.programs[0]
     if program.problem is not None:
-        forward = "are not half of" in program.problem  # of the frequencies, split in attention
+        # The class ran, and no forward pass, which splits frequencies and scales queries.
+        forward = re.search("are not half of|llama_4_scaling_beta|layers slide", program.problem)
         return "refused" if "error" in truth or forward else "wrong"
     if "error" not in truth and not differences(found, truth):
         return "right"
