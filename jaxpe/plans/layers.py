@@ -84,7 +84,7 @@ def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
         group = _group(layer, name, rotations[index] if rotations else None, base)
         groups.setdefault(group, []).append(index)
     if model.family.indexer:
-        rotary = [one for one in groups if one.kind == "rotary" and one.name not in _WINDOWED]
+        rotary = [one for one in groups if one.kind == "rotary" and one.name not in WINDOWED]
         groups |= {_indexer(model, group): groups[group] for group in rotary}
     return tuple(
         g._replace(layers=tuple(indices) if names else None) for g, indices in groups.items()

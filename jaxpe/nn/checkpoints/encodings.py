@@ -154,7 +154,8 @@ def _rotation(plan: LayerPlan) -> Encoding:
         raise InputError(f"{plan.name} layers have frequencies that their scaling does not give")
     with np.errstate(all="ignore"):  # logits carry the square of the factor
         largest = [max(planned[:-1], default=0.0) * plan.reach, plan.attention_factor**2]
-    if not np.isfinite(np.asarray(largest, np.float32)).all():
+        largest = np.asarray(largest, np.float32)
+    if not np.isfinite(largest).all():
         raise InputError(f"phases or logits of {plan.name} layers are not finite in float32")
     layout = "interleaved" if plan.pairing == "interleaved" else "half_split"
     return rope(**arguments, layout=layout)

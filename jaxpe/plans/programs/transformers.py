@@ -430,7 +430,7 @@ def _finish(model: Model, entry: Entry) -> Entry:
     """Raise for missing numbers, and apply the last changes of classes."""
     kind = entry["rope_type"]
     missing = [name for name in _FACTS["required"][kind] if name not in entry]
-    if entry.get("rope_theta") is None:
+    if entry.get("rope_theta") is None and not model.family.optional:
         raise UnreadableError("TypeError: rope_theta is null, or missing in the entry of a kind")
     if kind == "dynamic" and model.family.alpha and entry.get("alpha"):
         return entry
