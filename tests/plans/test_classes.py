@@ -47,6 +47,7 @@ UNREAD = {
     *((name, "null head_dim") for name in ("falcon", "glm4_moe_lite", "jetmoe", "mistral4")),
     ("bailing_hybrid", "null max_position_embeddings"), ("codegen", "null max_position_embeddings"),
     ("gptj", "null max_position_embeddings"), ("step3p5", "null rope_theta"),
+    ("olmo_hybrid", "null rope_theta"),  # whose model then builds no rotary module, and runs
     *((name, "null num_hidden_layers") for name in (
         "exaone", "longcat_flash", "moonshine", "seamless_m4t",
     )),
