@@ -5,11 +5,12 @@ import json
 import math
 import os
 import shutil
+import stat
 import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     values = read_json(path, remedy=_REMEDY)
     npz = path.with_suffix(".npz")
-    arrays = npz_arrays(npz, where=str(npz), remedy=_REMEDY) if npz.exists() else {}
+    arrays = read_npz(npz, remedy=_REMEDY) if npz.exists() else {}
     for name, array in arrays.items():
         _put(values, name.split("/"), array, path=path)
     return from_json(kind, values, where=str(path), finite=False)
@@ -160,50 +161,61 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def npz_arrays(
-    file: str | os.PathLike[str] | bytes, *, where: str, remedy: str, largest: int | None = None
+def read_npz(
+    path: str | os.PathLike[str], *, remedy: str, largest: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Arrays of an .npz file, or of its content.
+    """Arrays of an .npz file by name, checked before memory is allocated; nothing is unpickled.
 
-    Raises `InputError`, with `where` and the remedy, for a damaged or encrypted file, and for
-    Python objects. Arrays may have at most `largest` bytes, and must fit into memory.
+    Args:
+        path: the file.
+        remedy: end of an error message: what to do about the file.
+        largest: most bytes of all arrays, if less than memory allows.
 
-    >>> npz_arrays(npz_bytes({"a": np.arange(3)}), where="it", remedy="write it again")
+    Raises:
+        InputError: no regular file, a damaged or encrypted one, Python objects, two arrays of one
+            name, or arrays that do not fit. The message names the file, the array and the remedy.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.npz"
+    >>> _ = path.write_bytes(npz_bytes({"a": np.arange(3)}))
+    >>> read_npz(path, remedy="write it again")
     {'a': array([0, 1, 2])}
     """
+    arrays: dict[str, np.ndarray] = {}
+    where = str(path)
     try:
-        with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError("it is not a regular file")
+        with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             needed = sum(member.file_size for member in members)
             check_bytes(needed, what=where, remedy=remedy)
             if largest is not None and needed > largest:
-                raise InputError(
-                    f"{where} holds arrays of {needed:,} bytes and may hold {largest:,}; {remedy}"
-                )
-            return {
-                member.filename.removesuffix(".npy"): read_member(archive, member)
-                for member in members
-            }
+                raise ValueError(f"its arrays have {needed:,} bytes, more than {largest:,}")
+            for member in members:
+                name = member.filename.removesuffix(".npy")
+                where = f"{path}, array {name!r:.60},"
+                if name in arrays:
+                    raise ValueError("it is there twice")
+                arrays[name] = _read_member(archive, member)
+    except InputError:
+        raise
     # Errors of zipfile, of its decompressors, and of NumPy's header parser, which evaluates Python.
     except Exception as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{where} cannot be read ({reason(error)}); {remedy}") from error
+    return arrays
 
 
-def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """Array of an .npz; a damaged one raises an error of any type before memory is allocated."""
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     content = io.BytesIO()
     with archive.open(member) as file:
-        shape, by_columns, dtype = npy_header(file, member.file_size)
+        shape, by_columns, dtype = _npy_header(file, member.file_size)
         shutil.copyfileobj(file, content)  # to the end: zipfile then compares the checksum
     order = "F" if by_columns else "C"
     return np.ndarray(shape, dtype, content.getbuffer(), order=order)
 
 
-def npy_header(
-    file: io.FileIO | zipfile.ZipExtFile | IO[bytes], size: int
-) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _npy_header(file: zipfile.ZipExtFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether in Fortran order, and dtype of a .npy file, checked against its size."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
@@ -214,6 +226,8 @@ def npy_header(
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     rest = size - file.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+    stated = math.prod(shape) * dtype.itemsize
+    # Values of no size, such as S0, may be any number of in no bytes.
+    if min(shape, default=0) < 0 or dtype.itemsize == 0 or stated != rest:
         raise ValueError(f"its header states shape {shape} of {dtype}, but {rest:,} bytes follow")
     return shape, by_columns, dtype

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from jaxpe._core.errors import InputError, reason
+from jaxpe._core.errors import InputError
+from jaxpe._core.results import read_npz
 from jaxpe.cli.parsing import command_docstring, parse, plain
 from jaxpe.conformance import BatchOptions, batch_offsets, check_batches
+
+_REMEDY = "write named arrays with numpy.savez"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,12 +53,7 @@ def run(words: Sequence[str]) -> None:
 
 def _batches(files: Sequence[Path]) -> Iterator[dict[str, np.ndarray]]:
     for path in files:
-        with path.open("rb") as file:
-            try:
-                stored = np.load(file, allow_pickle=False)
-                batch = {name: stored[name] for name in getattr(stored, "files", ())}
-            except Exception as error:  # each way of compressing has errors of its own
-                raise InputError(f"{path} is not an .npz file: {reason(error)}") from error
+        batch = read_npz(path, remedy=_REMEDY)
         if not batch:
-            raise InputError(f"{path} has no named arrays: write it with numpy.savez")
+            raise InputError(f"{path} has no arrays; {_REMEDY}")
         yield batch

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file, file_hash, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
+from jaxpe._core.results import read_npz
 from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
@@ -127,16 +127,16 @@ def read_models(path: Path, stamp: str, shapes: Any) -> Trained:
     Raises:
         InputError: a damaged file, or one of other settings.
     """
-    damaged = InputError(f"{path} is damaged: delete it to train again")
+    remedy = "delete it to train again"
+    arrays = read_npz(path, remedy=remedy)
+    damaged = InputError(f"{path} is damaged: {remedy}")
     try:
-        with open(path, "rb") as opened, np.load(opened) as file:
-            arrays = {name: file[name] for name in file.files}
         params = jax.tree.unflatten(
             jax.tree.structure(shapes), [arrays[name] for name in _named_leaves(shapes)]
         )
         rate, seconds = float(arrays["rate"]), float(arrays["seconds"])
         trained = Trained(params, rate, arrays["tuning"].tolist(), arrays["losses"], seconds)
-    except (OSError, EOFError, ValueError, TypeError, LookupError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, LookupError) as error:
         raise damaged from error
     _check_stamp(path, str(arrays["stamp"]), stamp)
     if any(

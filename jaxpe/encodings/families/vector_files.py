@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.json_values import LARGEST_FILE, read_small
-from jaxpe._core.results import npz_arrays, npz_bytes
+from jaxpe._core.json_values import LARGEST_FILE
+from jaxpe._core.results import npz_bytes, read_npz
 from jaxpe.encodings.base import Encoding
 from jaxpe.encodings.families.absolute import from_matrix
 
@@ -54,8 +54,7 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
 
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     """The position vectors in a file; raises `InputError` if it has none."""
-    content = read_small(path, remedy=_REMEDY)
-    arrays = npz_arrays(content, where=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
+    arrays = read_npz(path, remedy=_REMEDY, largest=LARGEST_FILE)
     P = arrays.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
         some = list(arrays.items())[:_SHOWN]

@@ -185,7 +185,7 @@ def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path
     flipped = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
     for damaged in (b"", whole[:4], whole[: len(whole) // 2], flipped):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"tiny-parity-rope.npz is damaged: delete it"):
+        with pytest.raises(InputError, match=r"tiny-parity-rope\.npz.* delete it"):
             trained_models(SUITE, data, "rope", tmp_path)
 
 
