@@ -149,15 +149,20 @@ _HEADERS = {
 }
 
 
-def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Content of an .npz without the time of writing, which `np.savez` includes."""
+def npz_bytes(arrays: Mapping[str, np.ndarray], *, level: int | None = None) -> bytes:
+    """Content of an .npz without the time of writing, which `np.savez` includes.
+
+    Args:
+        arrays: arrays by name.
+        level: compression of zlib, 1 (fast) to 9; its own default, 6, if absent.
+    """
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
     return buffer.getvalue()
 
 

@@ -1,20 +1,88 @@
-"""Sums of the counts of disjoint sets of documents."""
+"""The sum of the counts of disjoint sets of documents, and their tables over one vocabulary."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, differences, shortened
-from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.settings import (
-    INT64_MAX,
-    CountSettings,
-    zero_tables,
+from jaxpe._core.files import locked_folder
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import check_range
+from jaxpe.analysis.counts.cells import STRIDE
+from jaxpe.analysis.counts.settings import INT64_MAX, CountSettings, dtype_of_counts
+from jaxpe.analysis.counts.stored import (
+    CountedShard,
+    CountPart,
+    StoredCounts,
+    counts_file,
+    is_counted,
+    part_of_counts,
+    read_part,
+    write_counts,
 )
-from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens.vocabulary import UNKNOWN, sorted_vocabulary, vocabulary_occurs
+
+Read = Callable[[], CountPart]
+
+
+def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
+    """Counts that `count`, `merge` or `write_counts` wrote.
+
+    Raises:
+        InputError: a folder without counts, or counts that are damaged, of another version, or too
+            large for memory.
+
+    >>> import tempfile
+    >>> read_counts(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    jaxpe.InputError: .../counts.npz cannot be read (...); pass a folder ...
+    """
+    return sum_counts([partial(read_part, counts_file(directory))], names=[str(directory)])
+
+
+def merge(
+    folders: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    weights: Sequence[int] = (),
+) -> StoredCounts:
+    """Add counts of different documents, such as from several machines, and write the sum.
+
+    Args:
+        folders: folders that `count` wrote, all with the same tokenizer and settings; vocabularies
+            of words and characters may differ. Their order does not change a byte of the sum.
+        out: folder for their sum.
+        weights: number of times that documents of each folder count, for a mixture; once when
+            absent. A document that counts several times stays in its fold, so halves stay
+            independent.
+
+    Raises:
+        InputError: a folder without counts, counts that do not add (as `merge_counts`), or an `out`
+            that holds counts.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxpe.analysis.counts import CountOptions, count
+    >>> folder, parts = Path(tempfile.mkdtemp()), ("a", "b")
+    >>> for name in parts:
+    ...     _ = (folder / f"{name}.txt").write_text(f"to be {name}\\n")
+    ...     source = {"sources": (str(folder / f"{name}.txt"),), "tokenizer": "bytes"}
+    ...     _ = count(CountOptions(**source, length=8, folds=4, nulls=0), folder / name)
+    >>> merge([folder / name for name in parts], folder / "both").documents
+    2
+    """
+    # Each folder is read twice, and one at a time, so memory holds the sum and one of them.
+    reads = [partial(read_part, counts_file(folder)) for folder in folders]
+    total = sum_counts(reads, names=[*map(str, folders)], weights=_checked(weights, folders))
+    with locked_folder(out):
+        if is_counted(out):
+            raise InputError(f"{out} holds counts already; pass another folder")
+        write_counts(total, out)
+    return total
 
 
 def merge_counts(
@@ -38,93 +106,120 @@ def merge_counts(
     >>> merge_counts([read_counts("a"), read_counts("b")]).documents  # doctest: +SKIP
     2
     """
+    reads = [partial(part_of_counts, part) for part in parts]
     names = names or [f"part {number}" for number in range(len(parts))]
-    return merge_streams(parts, parts, names=names, weights=weights)
+    return sum_counts(reads, names=names, weights=_checked(weights, parts))
 
 
-def merge_streams(
-    headers: Iterable[StoredCounts],
-    parts: Iterable[StoredCounts],
+def _checked(weights: Sequence[int], parts: Sequence[object]) -> Sequence[int]:
+    if len(parts) < 2:
+        raise InputError(f"{len(parts)} counts; pass at least two to merge")
+    if weights and (len(weights) != len(parts) or min(weights) < 1):
+        raise InputError(
+            f"`weights` are {shortened(tuple(weights))}; pass {len(parts)} whole numbers, at least "
+            "1"
+        )
+    return weights
+
+
+def sum_counts(
+    reads: Sequence[Read],
     *,
     names: Sequence[str],
     weights: Sequence[int] = (),
+    max_vocab: int | None = None,
 ) -> StoredCounts:
-    """Sum of counts that are read one at a time, as `merge_counts`.
+    """Add counts: the sum, of shards and of folders.
 
     Args:
-        headers: the parts without their tables.
-        parts: the parts with their tables.
-        names, weights: as of `merge_counts`.
+        reads: functions that read each part; each is called twice, so that memory holds one part.
+        names, weights: arguments of `merge_counts`.
+        max_vocab: largest vocabulary of words; rarer words are added up as `[UNK]`.
+
+    Raises:
+        InputError: as `merge_counts`; or tables that do not fit into memory.
     """
-    if len(names) < 2:
-        raise InputError(f"{len(names)} counts; pass at least two to merge")
     weights = weights or (1,) * len(names)
-    if len(weights) != len(names) or min(weights) < 1:
-        raise InputError(
-            f"`weights` are {shortened(tuple(weights))}; pass {len(names)} whole numbers, at least "
-            "1"
-        )
-    header = _merged_header(headers, names, weights)
-    table, nulls = zero_tables(header.settings, header.documents)
-    total = header._replace(table=table, nulls=nulls)
+    total = _summed_header(reads, names, weights, max_vocab)
+    settings, vocab_size = total.settings, len(total.tokens)
+    dtype, folds = dtype_of_counts(total.documents, settings), settings.folds
+    rows = (folds + settings.nulls * settings.null_folds) * settings.rows
+    check_bytes(
+        rows * vocab_size * dtype.itemsize,
+        what=f"the sum of counts in tables of {rows:,} rows x {vocab_size:,} tokens",
+        remedy="lower `nulls`, `folds`, the `length` or `bins`, or cut the vocabulary by "
+        "`max_vocab`",
+    )
+    tables = np.zeros((rows, vocab_size), dtype)
     columns = {token: column for column, token in enumerate(total.tokens)}
-    remaining = iter(parts)
-    # A plain loop would keep one part in memory while it reads the next.
-    for name, weight in zip(names, weights, strict=True):
-        _add_part(total, next(remaining), name, columns, weight)
-    return total
+    for read, name, weight in zip(reads, names, weights, strict=True):
+        part, (numbers, counts) = read()
+        if max_vocab is None:
+            _refuse_lost(part, name, columns, counts[numbers % STRIDE == len(part.tokens) - 1])
+        row, token = np.divmod(numbers, STRIDE)
+        if part.tokens != total.tokens:
+            column = [columns.get(x, vocab_size - 1) for x in part.tokens]  # [UNK] is the last
+            token = np.array(column, np.int64)[token]
+        np.add.at(tables, (row, token), (weight * counts).astype(dtype))
+    table, nulls = np.split(tables, [folds * settings.rows])
+    shape = (settings.rows, vocab_size)
+    return total._replace(
+        table=table.reshape(folds, *shape),
+        nulls=nulls.reshape(settings.nulls, settings.null_folds, *shape),
+    )
 
 
-def _merged_header(
-    headers: Iterable[StoredCounts], names: Sequence[str], weights: Sequence[int]
+def _summed_header(
+    reads: Sequence[Read], names: Sequence[str], weights: Sequence[int], max_vocab: int | None
 ) -> StoredCounts:
     """The sum without its tables."""
-    first, documents = None, 0
-    vocabulary: dict[str, None] = {}
+    first, documents, fields = None, 0, set()
+    occurrences: Counter[str] = Counter()
     shards: list[CountedShard] = []
     counted: dict[str, tuple[CountedShard, str]] = {}
-    fields = set()
-    for part, name, weight in zip(headers, names, weights, strict=True):
+    choices = {}
+    for read, name, weight in zip(reads, names, weights, strict=True):
+        part, cells = read()
         first = part if first is None else first
         _refuse_differences(first, part, (names[0], name))
         _refuse_twice(part, name, counted)
-        vocabulary |= dict.fromkeys(part.tokens)
         documents += weight * part.documents
         shards += [shard._replace(documents=weight * shard.documents) for shard in part.shards]
         fields.add((part.text_field, part.separator))
+        choices |= dict.fromkeys(part.choices)
+        if is_aligned(part.settings):
+            of_corpus = cells.numbers < part.settings.folds * part.settings.rows * STRIDE
+            tokens, counts = cells.numbers[of_corpus] % STRIDE, cells.counts[of_corpus]
+            number = np.bincount(tokens, counts, len(part.tokens)).tolist()
+            occurrences.update(dict(zip(part.tokens, number, strict=True)))
     assert first is not None
     settings, tokens = first.settings, first.tokens
-    most = INT64_MAX // settings.widest
-    if documents > most:
+    if documents > (most := INT64_MAX // settings.widest):
         raise InputError(f"{documents:,} documents; these counts hold at most {most:,}")
-    if _is_aligned(settings):
-        tokens = sorted_vocabulary(vocabulary)
-        checksum = open_tokenizer(settings.tokenizer, vocabulary=tokens).checksum
-        settings = settings._replace(checksum=checksum, vocab_size=len(tokens))
+    if is_aligned(settings):
+        tokens = _vocabulary(occurrences, max_vocab)
     text_field, separator = (
         values.pop() if len(values) == 1 else None for values in map(set, zip(*fields, strict=True))
     )
     return first._replace(
         documents=documents,
-        settings=settings,
+        settings=settings._replace(vocab_size=len(tokens)),
         tokens=tokens,
         shards=tuple(sorted(shards, key=lambda s: (s[:4], s.null_texts, s.unreadable or ""))),
         text_field=text_field,
         separator=separator,
+        choices=tuple(choices),
     )
 
 
-def _add_part(
-    total: StoredCounts, part: StoredCounts, name: str, columns: dict[str, int], weight: int
-) -> None:
-    """Add the tables of a part to the total, in place."""
-    chosen: Any = slice(None)
-    if part.tokens != total.tokens:
-        _refuse_lost(part, name, columns)
-        chosen = np.array([columns[token] for token in part.tokens], np.int64)
-    for sums, tables in ((total.table, part.table), (total.nulls, part.nulls)):
-        for index in np.ndindex(sums.shape[:-2]):  # one table at a time, to save memory
-            sums[index][:, chosen] += np.multiply(tables[index], weight, dtype=sums.dtype)
+def _vocabulary(occurrences: Counter[str], max_vocab: int | None) -> list[str]:
+    """Sorted tokens, or the most frequent ones and `[UNK]`."""
+    check_range("max_vocab", max_vocab, least=2)
+    if max_vocab is not None and len(occurrences) > max_vocab:
+        occurrences.pop(UNKNOWN, None)
+        by_frequency = sorted(occurrences, key=lambda token: (-occurrences[token], token))
+        return sorted_vocabulary([*by_frequency[: max_vocab - 1], UNKNOWN])
+    return sorted_vocabulary(occurrences)
 
 
 def aligned_tables(
@@ -154,10 +249,10 @@ def aligned_tables(
     return tables
 
 
-def _is_aligned(settings: CountSettings) -> bool:
+def is_aligned(settings: CountSettings) -> bool:
     """Whether tables are aligned by the text of their tokens.
 
-    Folds and rotations of such counts come from the text too (`jaxpe.analysis.counts.state`).
+    Folds and rotations of such counts come from the text too (`jaxpe.analysis.counts.cells`).
     """
     return vocabulary_occurs(settings.tokenizer) and not settings.exclude
 
@@ -175,10 +270,10 @@ _OPTIONS = {
 def _refuse_differences(first: StoredCounts, part: StoredCounts, names: tuple[str, str]) -> None:
     """Raise for unequal settings, except vocabularies that can be aligned."""
     one, other = first.settings, part.settings
-    if _is_aligned(one) and _is_aligned(other):
-        other = other._replace(checksum=one.checksum, vocab_size=one.vocab_size)
+    if is_aligned(one) and is_aligned(other):
+        other = other._replace(vocab_size=one.vocab_size)
     differing = differences(one._asdict(), other._asdict())
-    if not differing and first.tokens != part.tokens and not _is_aligned(one):
+    if not differing and first.tokens != part.tokens and not is_aligned(one):
         differing = {"tokenizer": "the vocabularies differ"}
     if differing:
         options = [f"`{o}`" for name in differing for o in _OPTIONS.get(name, (name,))]
@@ -188,15 +283,14 @@ def _refuse_differences(first: StoredCounts, part: StoredCounts, names: tuple[st
         )
 
 
-def _refuse_lost(part: StoredCounts, name: str, columns: dict[str, int]) -> None:
+def _refuse_lost(
+    part: StoredCounts, name: str, columns: dict[str, int], unknown: Int[np.ndarray, " cells"]
+) -> None:
     """Raise for a part with unknown tokens that another part may have by name."""
-    if part.tokens[-1] != UNKNOWN or len(columns) - (UNKNOWN in columns) == len(part.tokens) - 1:
-        return
-    lost, tokens = (int(x.sum(dtype=np.int64)) for x in (part.table[..., -1], part.table))
-    if lost:
+    if part.tokens[-1] == UNKNOWN and len(columns) > len(part.tokens) and len(unknown):
         raise InputError(
-            f"{name}: {lost:,} of {tokens:,} tokens were counted as {UNKNOWN}, since its "
-            f"vocabulary of {len(part.tokens):,} was cut. The other counts have "
+            f"{name}: tokens were counted as {UNKNOWN}, since its vocabulary of "
+            f"{len(part.tokens):,} was cut. The other counts have "
             f"{len(columns) - len(part.tokens):,} more tokens, and which of these they were is "
             "lost; count all parts with the same vocabulary file as `vocab`, or without `max_vocab`"
         )
@@ -210,7 +304,7 @@ def _refuse_twice(
     for digest in sorted(shards.keys() & counted.keys()):
         earlier, earlier_name = counted[digest]
         raise InputError(
-            f"{shards[digest].identity}, is counted in {earlier_name} (as {earlier.name}) and in "
-            f"{name}; leave one of them out"
+            f"{shards[digest].name}, {shards[digest].bytes:,} bytes, is counted in {earlier_name} "
+            f"(as {earlier.name}) and in {name}; leave one of them out"
         )
     counted |= {digest: (shard, name) for digest, shard in shards.items()}

@@ -1,20 +1,16 @@
 """Options of a count of documents."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jaxpe._core.memory import check_bytes, cores
+from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
-from jaxpe._core.processes import has_processes
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
-from jaxpe.data import Shard, Tokenizer
+from jaxpe.data import Tokenizer
 from jaxpe.geometry import position_bins
 
-_LARGE = 2**26  # bytes of a corpus from which several processes tokenize faster than one
 _MOST_WORKERS = 1024
-_MOST_MEMORY = 1e9  # gigabytes
 _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 
 
@@ -22,7 +18,8 @@ _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 class CountOptions:
     """Count the tokens at each position of any number of documents, and write the counts.
 
-    Re-run the same command to resume an interrupted count.
+    Each shard is counted by itself. Re-run the same command to resume: shards that are counted
+    already are not read again.
 
     Attributes:
         sources: stdlib, sst2, imdb, or paths and patterns (in quotes) of what `jaxpe.load_corpus`
@@ -35,11 +32,10 @@ class CountOptions:
         vocab_size: number of ids, for the tokenizer ids.
         separator: id that ends a document in a stream of ids; when absent, every `length` ids are
             a document.
-        vocab: file with the vocabulary of words or characters, such as the vocabulary.json
-            that an earlier count wrote, or text with one a line; [UNK] in it stands for all others.
-            Made in a first pass over the documents when absent.
-        max_vocab: largest size of the vocabulary; rarer words become [UNK], and counts can then be
-            merged only if they have the same `vocab`.
+        vocab: file with a vocabulary of words or characters, a JSON list or text with one a line;
+            [UNK] in it stands for all others. When absent, all that occur.
+        max_vocab: largest size of the vocabulary; rarer words become [UNK]. Leave it out for counts
+            to be merged.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         length: positions read of each document.
         bins: number of bins of positions, for long contexts; when absent every position is counted.
@@ -47,14 +43,13 @@ class CountOptions:
         folds: number of folds, in which a hash puts each document; for halves and intervals.
         nulls: number of corpora of rotated documents, for the test of dimensions; 0 for none.
         seed: random seed of the rotations.
-        batch_size: documents of a step, of each process.
-        save_every: steps between saves.
-        workers: number of processes that tokenize words, characters or bytes, and look for the
-            vocabulary of the first two; 0 for a thread of this one. When absent, one a core for
-            large corpora.
-        skip_unreadable: leave out and report shards that cannot be read, after reading each one
-            through first; otherwise the first such shard stops the run.
-        memory: gigabytes that may be used; all free memory when absent.
+        workers: number of processes on this machine, each for a shard at a time; 0 for this one
+            alone. When absent, one a core for large corpora.
+        part: number of this machine, from 0, of several that count the same sources; merge their
+            counts.
+        parts: number of machines.
+        skip_unreadable: leave out and report shards that cannot be read; otherwise the first such
+            shard stops the run.
         text_field: column or key with the text.
         skip_nulls: leave out rows whose text is null or missing, and count them; otherwise the
             first such row stops the run.
@@ -62,10 +57,6 @@ class CountOptions:
             independent: those with the same value share a fold. Without one, equal documents do,
             and near-copies count as independent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
-        coordinator: host and port of process 0, of several processes started by hand.
-        processes: number of processes.
-        process: number of this process, from 0.
     """
 
     sources: tuple[str, ...]
@@ -81,23 +72,21 @@ class CountOptions:
     folds: int = 16
     nulls: int = 20
     seed: int = 0
-    batch_size: int = 4096
-    save_every: int = 200
     workers: int | None = None
+    part: int = 0
+    parts: int = 1
     skip_unreadable: bool = False
-    memory: float | None = None
     text_field: str | None = None
     skip_nulls: bool = False
     group_field: str | None = None
     data_dir: Path | None = None
-    distributed: bool = False
-    coordinator: str | None = None
-    processes: int | None = None
-    process: int | None = None
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
-        check_range("memory", self.memory, least=0, most=_MOST_MEMORY)
+        check_range("workers", self.workers, least=0, most=_MOST_WORKERS)
+        check_range("max_vocab", self.max_vocab, least=2)
+        check_range("parts", self.parts, least=1, most=INT32_MAX)
+        check_range("part", self.part, least=0, most=self.parts - 1)
         edges = None
         if self.bins is not None:
             check_range("length", self.length, most=INT32_MAX)
@@ -114,11 +103,3 @@ class CountOptions:
             seed=self.seed,
             group_field=self.group_field,
         )
-
-    def worker_processes(self, shards: Sequence[Shard]) -> int:
-        """Processes that tokenize; 0 for small corpora, which take less time than their start."""
-        check_range("workers", self.workers, least=0, most=_MOST_WORKERS)
-        if self.workers is not None:
-            return self.workers
-        is_large = sum(shard.bytes for shard in shards) >= _LARGE
-        return cores() if is_large and not has_processes(self) and cores() > 1 else 0

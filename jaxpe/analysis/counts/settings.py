@@ -4,25 +4,25 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, shortened
 from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 
-CELL_BYTES = 4  # int32
-INT32_MAX = 2**31 - 1  # largest count on a device; for positions and tables, beyond any memory
-INT64_MAX = 2**63 - 1  # largest count on the host
+INT32_MAX = 2**31 - 1  # for positions and tables, beyond any memory
+INT64_MAX = 2**63 - 1
 
 
 class CountSettings(NamedTuple):
     """Settings of a count. Counts add where all settings are equal.
 
     Attributes:
-        tokenizer, checksum: name of the tokenizer and hash of its content.
+        tokenizer, checksum: name of the tokenizer, and hash of its content; empty for words and
+            characters, whose counts are aligned by their text.
         length: positions of a document that are read.
         edges: first position of each bin of positions, and the length; None counts every position.
-        vocab_size, exclude: number of tokens of the tokenizer; ids that are never counted.
+        vocab_size, exclude: number of tokens; ids that are never counted.
         folds: number of folds; a hash of its content assigns each document to one.
         nulls, null_folds: corpora of rotated documents, and their folds.
         seed: random seed of the rotations.
@@ -50,12 +50,6 @@ class CountSettings(NamedTuple):
     def widest(self) -> int:
         """Positions of the widest row, the most that a document adds to one count."""
         return 1 if self.edges is None else max(b - a for a, b in itertools.pairwise(self.edges))
-
-    @property
-    def bytes(self) -> int:
-        """Memory of the tables in int32."""
-        tables = self.folds + self.nulls * self.null_folds
-        return CELL_BYTES * tables * self.rows * self.vocab_size
 
 
 def count_settings(
@@ -95,10 +89,10 @@ def count_settings(
     check_range("length", length, least=max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix)))
     settings = CountSettings(
         tokenizer.name,
-        tokenizer.checksum,
+        "" if vocabulary_occurs(tokenizer.name) else tokenizer.checksum,
         length,
         None if edges is None else tuple(int(edge) for edge in edges),
-        len(tokenizer.tokens),
+        max(1, len(tokenizer.tokens)),  # a vocabulary that grows has none yet
         tokenizer.exclude,
         folds,
         nulls,
@@ -118,15 +112,6 @@ def dtype_of_counts(documents: int, settings: CountSettings) -> np.dtype:
     dtype('int64')
     """
     return np.dtype(np.int32 if documents * settings.widest <= INT32_MAX else np.int64)
-
-
-def zero_tables(
-    settings: CountSettings, documents: int
-) -> tuple[Int[np.ndarray, "folds rows vocab"], Int[np.ndarray, "nulls null_folds rows vocab"]]:
-    """Empty tables of the corpus and of its nulls, of `dtype_of_counts`."""
-    shape, dtype = (settings.rows, settings.vocab_size), dtype_of_counts(documents, settings)
-    nulls = np.zeros((settings.nulls, settings.null_folds, *shape), dtype)
-    return np.zeros((settings.folds, *shape), dtype), nulls
 
 
 def check_settings(settings: CountSettings) -> None:
