@@ -21,7 +21,6 @@ from jaxpe.data.tasks.positions import Examples, count_triggers, relative_distan
 from jaxpe.data.tasks.sequences import SEQUENCE_TASKS, SequenceTask, sequence_pairs, sequence_task
 from jaxpe.data.tokens.token_ids import tokens_from_ids
 from jaxpe.data.tokens.tokenizers import Tokenizer, open_tokenizer, tokenize, tokenizer_of_ids
-from jaxpe.data.tokens.vocabulary import vocabulary_of
 
 __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
@@ -30,6 +29,6 @@ __all__ = [
     "dependent_groups", "export_corpus", "find_shards", "hold_out", "load_corpus",
     "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity", "open_corpus",
     "open_tokenizer", "relative_distance", "sequence_pairs", "sequence_task", "synthetic",
-    "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of",
-    "zipf_drift", "zipf_stationary",
+    "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "zipf_drift",
+    "zipf_stationary",
 ]  # fmt: skip

@@ -121,7 +121,6 @@ EXEMPT = {
                 "tokenize",
                 "tokenizer_of_ids",
                 "tokens_from_ids",
-                "vocabulary_of",
                 "zipf_drift",
                 "zipf_stationary",
             ),

@@ -1,4 +1,4 @@
-"""Batches from shards: every document once, in order, from any place; fixed vocabularies."""
+"""Batches from shards: every document once, in order, from any place."""
 
 import gzip
 import itertools
@@ -10,14 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import (
-    Corpus,
-    find_shards,
-    open_tokenizer,
-    tokenize,
-    tokenizer_of_ids,
-    vocabulary_of,
-)
+from jaxpe.data import find_shards, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats import token_files
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.batches import Reading, _IdSource, empty_batch, token_batches
@@ -195,105 +188,6 @@ def test_a_copy_of_an_unreadable_shard_is_judged_by_itself(tmp_path):
     *_, last = token_batches(Reading(shards, skip_unreadable=True), BYTES, length=6)
     assert last.place["documents"] == [0, 40_001]
     assert list(last.place["unreadable"]) == ["0"]
-
-
-TALES = Corpus("tales", ["The CATS sat!", "the cat\tthe\nnaï\x00\u2028", "a\r\nb", "the cats"])
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
-
-
-@pytest.fixture
-def pieces(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(PIECES) + "\n")
-    return path
-
-
-@pytest.mark.parametrize("length", [2, 4, 30])
-@pytest.mark.parametrize("name", ["words", "characters", "bytes", "wordpiece", "special"])
-def test_a_fixed_vocabulary_gives_what_tokenize_gives(pieces, name, length):
-    special = name == "special"
-    length += special
-    tokenizer = pieces if special or name == "wordpiece" else name
-    whole = tokenize(TALES, tokenizer=tokenizer, length=length, special=special)
-    found = name in ("words", "characters")
-    vocabulary = vocabulary_of(TALES.documents, tokenizer=name, length=length) if found else None
-    opened = open_tokenizer(tokenizer, special=special, vocabulary=vocabulary)
-    ids, mask = opened.encode(TALES.documents, length=length)
-    np.testing.assert_array_equal(mask, whole.mask)
-    np.testing.assert_array_equal(ids[mask], whole.ids[mask])
-    assert (opened.name, opened.tokens, opened.exclude) == (
-        whole.tokenizer,
-        whole.tokens,
-        whole.exclude,
-    )
-    assert len(opened.tokens) == whole.vocab_size
-
-
-def test_words_outside_the_vocabulary():
-    vocabulary = ["to", "be", "[UNK]"]
-    ids, _ = open_tokenizer(vocabulary=vocabulary).encode(["to see, or be"], length=5)
-    assert ids.tolist() == [[0, 2, 2, 2, 1]]
-    with pytest.raises(InputError, match=r"'see' is not in the vocabulary.*end it with"):
-        open_tokenizer(vocabulary=vocabulary[:2]).encode(["to see, or be"], length=5)
-
-
-def test_the_largest_vocabulary():
-    texts = ["a a a b b c", "b a"]
-    assert vocabulary_of(texts) == ["a", "b", "c"] == vocabulary_of(texts, max_vocab=3)
-    assert vocabulary_of(texts, max_vocab=2) == ["a", "[UNK]"]
-    assert vocabulary_of(texts, length=1) == ["a", "b"]
-    assert vocabulary_of(["ab\n"], tokenizer="characters") == ["\n", "a", "b"]
-    assert vocabulary_of([]) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "words have no fixed vocabulary"),
-        ({"vocabulary": []}, "empty or has a token twice"),
-        ({"vocabulary": ["a", "a"]}, "empty or has a token twice"),
-        ({"vocabulary": ["a", "\ud800"]}, "half of a surrogate pair"),
-        ({"vocabulary": ["a"], "special": True}, "no special tokens"),
-        ({"tokenizer": "bytes", "vocabulary": ["a"]}, "bytes has a fixed vocabulary"),
-        ({"tokenizer": "bytes", "special": True}, "no special tokens"),
-        ({"tokenizer": "none.json"}, "unknown tokenizer 'none.json'"),
-    ],
-)
-def test_tokenizers_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        open_tokenizer(**options)
-
-
-def test_vocabularies_refused():
-    with pytest.raises(InputError, match="`max_vocab` is 1; pass at least 2"):
-        vocabulary_of(["a"], max_vocab=1)
-    with pytest.raises(InputError, match="bytes has a fixed vocabulary"):
-        vocabulary_of(["a"], tokenizer="bytes")
-
-
-def test_the_checksum_is_of_all_that_decides_the_ids(pieces):
-    opened = [
-        BYTES,
-        open_tokenizer(vocabulary=["a", "b"]),
-        open_tokenizer(vocabulary=["b", "a"]),
-        open_tokenizer("characters", vocabulary=["a", "b"]),
-        open_tokenizer(pieces),
-        open_tokenizer(pieces, special=True),
-    ]
-    pieces.write_text("\n".join([*PIECES, "b"]) + "\n")
-    opened.append(open_tokenizer(pieces))
-    assert len({tokenizer.checksum for tokenizer in opened}) == len(opened)
-
-
-def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
-    import tokenizers
-
-    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
-    model.save(str(tmp_path / "tokenizer.json"))
-    opened = open_tokenizer(tmp_path)
-    assert opened.encode(["a"], length=2)[1].sum() == 1
-    with pytest.raises(InputError, match=r"tokenizer\.json cannot encode a text: .*UNK"):
-        opened.encode(["b"], length=2)
 
 
 def last_place(reading):

@@ -18,7 +18,6 @@ from jaxpe.data import (
     load_tokens,
     open_tokenizer,
     tokenize,
-    vocabulary_of,
 )
 from jaxpe.data.tokens import pretrained
 from jaxpe.data.tokens import vocabulary as vocabularies
@@ -26,6 +25,7 @@ from jaxpe.data.tokens.token_ids import resized
 from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
+GROWING = ("words", "characters", "kmer:2", "codons")
 TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
 
 
@@ -36,7 +36,7 @@ def vocabulary(tmp_path):
     return path
 
 
-@pytest.fixture(params=["words", "characters", "bytes", "wordpiece", "special", "tokenizer.json"])
+@pytest.fixture(params=[*GROWING, "bytes", "wordpiece", "special", "tokenizer.json"])
 def options(request, vocabulary):
     match request.param:
         case "wordpiece":
@@ -102,15 +102,80 @@ def test_truncation_keeps_a_prefix(options):
 
 def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):
     corpus = tokenize(TEXTS, length=6, **options)
-    own = {"vocabulary": corpus.tokens} if corpus.tokenizer in ("words", "characters") else {}
+    own = {"vocabulary": corpus.tokens} if corpus.tokenizer in GROWING else {}
     opened = open_tokenizer(**options, **own)
     ids, mask = opened.encode(TEXTS.documents, length=6)
     np.testing.assert_array_equal(ids, corpus.ids)
     np.testing.assert_array_equal(mask, corpus.mask)
     assert (opened.name, opened.tokens) == (corpus.tokenizer, corpus.tokens)
     assert opened.exclude == corpus.exclude
-    if own:
-        assert corpus.tokens == vocabulary_of(TEXTS.documents, tokenizer=opened.name, length=6)
+    assert len(opened.tokens) == corpus.vocab_size
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_growing_vocabulary_has_the_tokens_of_the_corpus(name):
+    corpus = tokenize(TEXTS, tokenizer=name, length=6)
+    opened = open_tokenizer(name)
+    assert opened.tokens == []
+    parts = [opened.encode([text], length=6) for text in TEXTS.documents]
+    ids, mask = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    np.testing.assert_array_equal(mask, corpus.mask)
+    assert [opened.tokens[i] for i in ids[mask]] == [corpus.tokens[i] for i in corpus.ids[mask]]
+    assert sorted(opened.tokens) == sorted(corpus.tokens)
+    first = list(dict.fromkeys(ids[mask].tolist()))
+    assert first == [*range(len(opened.tokens))]
+
+
+def test_words_outside_the_vocabulary():
+    vocabulary = ["to", "be", "[UNK]"]
+    ids, _ = open_tokenizer(vocabulary=vocabulary).encode(["to see, or be"], length=5)
+    assert ids.tolist() == [[0, 2, 2, 2, 1]]
+    with pytest.raises(InputError, match=r"'see' is not in the vocabulary.*end it with"):
+        open_tokenizer(vocabulary=vocabulary[:2]).encode(["to see, or be"], length=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocabulary": []}, "empty or has a token twice"),
+        ({"vocabulary": ["a", "a"]}, "empty or has a token twice"),
+        ({"vocabulary": ["a", "\ud800"]}, "half of a surrogate pair"),
+        ({"vocabulary": ["a"], "special": True}, "no special tokens"),
+        ({"tokenizer": "bytes", "vocabulary": ["a"]}, "bytes has a fixed vocabulary"),
+        ({"tokenizer": "bytes", "special": True}, "no special tokens"),
+        ({"tokenizer": "none.json"}, "unknown tokenizer 'none.json'"),
+    ],
+)
+def test_tokenizers_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        open_tokenizer(**options)
+
+
+def test_the_checksum_is_of_all_that_decides_the_ids(vocabulary):
+    opened = [
+        open_tokenizer("bytes"),
+        open_tokenizer("words"),
+        open_tokenizer("characters"),
+        open_tokenizer(vocabulary=["a", "b"]),
+        open_tokenizer(vocabulary=["b", "a"]),
+        open_tokenizer("characters", vocabulary=["a", "b"]),
+        open_tokenizer(vocabulary),
+        open_tokenizer(vocabulary, special=True),
+    ]
+    vocabulary.write_text("\n".join([*PIECES, "b"]) + "\n")
+    opened.append(open_tokenizer(vocabulary))
+    assert len({tokenizer.checksum for tokenizer in opened}) == len(opened)
+
+
+def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
+    import tokenizers
+
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
+    model.save(str(tmp_path / "tokenizer.json"))
+    opened = open_tokenizer(tmp_path)
+    assert opened.encode(["a"], length=2)[1].sum() == 1
+    with pytest.raises(InputError, match=r"tokenizer\.json cannot encode a text: .*UNK"):
+        opened.encode(["b"], length=2)
 
 
 def test_groups_are_of_documents_inside_of_others(options):
@@ -164,7 +229,6 @@ def test_words_are_those_of_unicode(name):
     assert vocabularies._words(text, None) == expected
     corpus = tokenize(Corpus("x", [text, "a"]), length=20)
     assert texts_of(corpus, 0) == expected
-    assert {*vocabulary_of([text])} == {*expected}
 
 
 def test_characters_that_extend_a_word_are_none_by_themselves():
@@ -211,7 +275,7 @@ def test_text_without_spaces_is_refused_unless_words_are_asked_for(name, tmp_pat
     path = tmp_path / "x.txt"
     path.write_text("\n".join(texts), encoding="utf-8")
     corpus = Corpus("x.txt", texts)
-    for read in (tokenize, lambda _: load_tokens(path), lambda c: vocabulary_of(c.documents)):
+    for read in (tokenize, lambda _: load_tokens(path)):
         with pytest.raises(InputError, match=r"`tokenizer=characters`, or `tokenizer=words`"):
             read(corpus)
     assert load_tokens(path, tokenizer="characters").longest == max(map(len, texts))
@@ -238,7 +302,6 @@ def test_half_of_the_characters_decide_that_spaces_divide_no_words(words, refuse
 def test_text_with_spaces_is_read_as_words(name):
     corpus = tokenize(Corpus("x", [DIVIDED[name], "one"]))
     assert [choice.value for choice in corpus.choices if choice.setting == "tokenizer"] == ["words"]
-    assert vocabulary_of([DIVIDED[name]])
 
 
 def test_vocabulary_is_what_occurs_after_truncation():

@@ -45,15 +45,16 @@ _AT_ONCE = 1000  # documents per call; pretrained tokenizers encode them on all 
 
 
 class Tokenizer(NamedTuple):
-    """Tokenizer with a fixed vocabulary, so that documents can be read in any order.
+    """Tokenizer of texts, or of documents that are ids already.
 
     Attributes:
         name, exclude: fields `tokenizer` and `exclude` of `TokenCorpus`.
         rows: function from texts and a length (None: entire texts) to ids without special tokens,
             one sequence per text, as a list or a `Ragged`. Ids beyond the length may be missing.
-        tokens: text of each id.
+        tokens: text of each id; a growing vocabulary gets longer with each call.
         prefix, suffix: ids of special tokens before and after each document.
-        checksum: hash of everything that determines the ids of a text.
+        checksum: hash of everything that determines the ids of a text; the name of a tokenizer with
+            a growing vocabulary.
         choices: settings that differ from the file: dropout is switched off.
     """
 
@@ -132,11 +133,7 @@ def tokenize(
     check_length(length)
     name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
     occurs = vocabulary_occurs(name)
-    if occurs:
-        _refuse_special(name, special)
-        opened = Tokenizer(name, *growing_encoder(name))
-    else:
-        opened = open_tokenizer(name, special=special, progress=progress)
+    opened = open_tokenizer(name, special=special, progress=progress)
     rows = _all_rows(opened, corpus.documents, progress)
     added = len(opened.prefix) + len(opened.suffix)
     lengths = added + rows.lengths
@@ -194,18 +191,24 @@ def open_tokenizer(
     vocabulary: Sequence[str] | None = None,
     progress: Progress = SILENT,
 ) -> Tokenizer:
-    """Open a tokenizer as in `tokenize`, with a vocabulary that is fixed in advance.
+    """Open a tokenizer as in `tokenize`, to encode documents in several calls.
 
     Args:
         tokenizer, special: arguments of `tokenize`.
-        vocabulary: text of each id, for words and characters; `vocabulary_of` makes one from
-            documents. If the last text is `"[UNK]"`, it replaces unknown tokens; otherwise a
-            document with an unknown token raises.
+        vocabulary: text of each id, for words, characters and k-mers. If the last text is
+            `"[UNK]"`, it replaces unknown tokens; otherwise a document with an unknown token
+            raises. Default: a growing vocabulary, numbered by first occurrence; `tokens` of the
+            result grows with each call.
         progress: receiver of progress; it shows a line if dropout is switched off.
 
     Raises:
-        InputError: as in `tokenize`; a superfluous, missing or repetitive vocabulary.
+        InputError: as in `tokenize`; a superfluous, empty or repetitive vocabulary.
 
+    >>> words = open_tokenizer("words")
+    >>> words.encode(["To be, or not to be"], length=4)[0]
+    array([[0, 1, 2, 3]], dtype=int32)
+    >>> words.encode(["not to"], length=2)[0], words.tokens
+    (array([[4, 0]], dtype=int32), ['to', 'be', ',', 'or', 'not'])
     >>> words = open_tokenizer("words", vocabulary=["be", "to", "[UNK]"])
     >>> words.encode(["To be, or not to be"], length=4)[0]
     array([[1, 0, 2, 2]], dtype=int32)
@@ -214,9 +217,7 @@ def open_tokenizer(
     if vocabulary_occurs(name):
         _refuse_special(tokenizer, special)
         if vocabulary is None:
-            raise InputError(
-                f"{name} have no fixed vocabulary; pass `vocabulary`, a list of tokens or its file"
-            )
+            return Tokenizer(name, *growing_encoder(name), checksum=name)
         tokens = list(vocabulary)
         encode = fixed_encoder(name, tokens)
         return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -14,7 +13,6 @@ from jaxtyping import Bool, Int32
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice, check_range
-from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.files import check_text, quoted
 from jaxpe.data.tokens.ragged import Ragged
 
@@ -30,40 +28,6 @@ _RUN = re.compile(
 )
 
 Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length if any
-
-
-def vocabulary_of(
-    documents: Iterable[str],
-    *,
-    tokenizer: Source | None = None,
-    length: int | None = None,
-    max_vocab: int | None = None,
-) -> list[str]:
-    """Vocabulary of a stream of documents: its words or characters, most frequent first.
-
-    Memory grows with the number of distinct words, not with the documents.
-
-    Args:
-        documents: texts.
-        tokenizer: `"words"` or `"characters"`. Default: words, which raise as in `tokenize`.
-        length: number of tokens of each document to use; None for all.
-        max_vocab: largest vocabulary; its last token is then `"[UNK]"`, for rarer tokens.
-
-    Raises:
-        InputError: another tokenizer, a `max_vocab` below 2, or text without spaces.
-
-    >>> vocabulary_of(["to be", "or not to be"], max_vocab=3)
-    ['be', 'to', '[UNK]']
-    """
-    name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
-    if not vocabulary_occurs(name):
-        raise InputError(f"{name} has a fixed vocabulary; pass words or characters")
-    check_range("max_vocab", max_vocab, least=2)
-    counts: Counter[str] = Counter()
-    add_occurring(counts, documents, tokenizer=name, length=length)
-    if tokenizer is None:
-        refuse_undivided(counts, "the text")
-    return most_frequent(counts, max_vocab)
 
 
 def add_occurring(
@@ -97,7 +61,7 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
 
 
 def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
-    """Vocabulary as in `vocabulary_of`, from the counts of tokens."""
+    """Vocabulary of counted tokens, most frequent first; a cut one ends with `"[UNK]"`."""
     vocabulary = _most_frequent_first(counts)
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
@@ -159,7 +123,7 @@ def most_frequent_first(
     mask: Bool[np.ndarray, "documents n"],
     tokens: Sequence[str],
 ) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
-    """Ids of a growing encoder renumbered by frequency, and the vocabulary of `vocabulary_of`."""
+    """Ids of a growing encoder renumbered by frequency, and their vocabulary."""
     counts = np.bincount(ids[mask])
     occurring = {tokens[i]: i for i in np.flatnonzero(counts).tolist()}
     vocabulary = _most_frequent_first(
