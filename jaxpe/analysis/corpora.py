@@ -14,7 +14,8 @@ from jaxpe._core.files import short_names
 from jaxpe._core.options import check_range, check_seed
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts import StoredCounts, read_counts
-from jaxpe.analysis.counts.merge import aligned_tables
+from jaxpe.analysis.counts.merge import refuse_differences
+from jaxpe.data.tokens.vocabulary import sorted_vocabulary
 from jaxpe.geometry import (
     PositionCounts,
     compare_geometries,
@@ -148,10 +149,12 @@ def compare_counts(
     adjusted = np.asarray(holm_adjusted(np.array([pair.p_value for pair in pairs])))
     pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
-        ComparedCorpus(name, each.documents, int(each.table.sum(dtype=np.int64)), coordinates)
+        ComparedCorpus(
+            name, each.header.documents, int(each.table.sum(dtype=np.int64)), coordinates
+        )
         for name, each, coordinates in zip(names, stored, _aligned(stored, grams), strict=True)
     )
-    settings, warnings = stored[0].settings, _warnings(stored, names, pairs)
+    settings, warnings = stored[0].header.settings, _warnings(stored, names, pairs)
     return CorporaComparison(
         tokenizer=settings.tokenizer,
         length=settings.rows,
@@ -168,11 +171,11 @@ def _pair(
     a: StoredCounts, b: StoredCounts, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[ComparedPair, jax.Array]:
     """Comparison of two corpora, and their Gram matrices."""
-    tables = aligned_tables((a, b), names=names)
+    tables = _aligned_tables((a, b), names=names)
     used = np.logical_or(*(np.any(table, axis=(0, 1)) for table in tables))
     nulls: Any = None
     if len(a.nulls) and len(b.nulls):
-        flat = aligned_tables([_as_folds(each) for each in (a, b)], names=names)
+        flat = _aligned_tables([_as_folds(each) for each in (a, b)], names=names)
         shapes = [(-1, *each.nulls.shape[1:3], used.sum()) for each in (a, b)]
         nulls = tuple(t[..., used].reshape(shape) for t, shape in zip(flat, shapes, strict=True))
     parts = [
@@ -197,6 +200,28 @@ def _pair(
         of_position=result.of_position,
     )
     return pair, result.grams
+
+
+def _aligned_tables(
+    parts: Sequence[StoredCounts], *, names: Sequence[str]
+) -> list[Int[np.ndarray, "folds rows vocab"]]:
+    """Tables of counts that may share documents, over the union of their vocabularies."""
+    first = parts[0].header
+    ignored = ("folds", "nulls", "null_folds", "seed", "group_field")
+    same = {name: getattr(first.settings, name) for name in ignored}
+    for part, name in zip(parts, names, strict=True):
+        settings = part.header.settings._replace(**same)
+        refuse_differences(first, part.header._replace(settings=settings), (names[0], name))
+    if all(part.header.tokens == first.tokens for part in parts):
+        return [part.table for part in parts]
+    tokens = sorted_vocabulary({token for part in parts for token in part.header.tokens})
+    columns = {token: column for column, token in enumerate(tokens)}
+    tables = []
+    for part in parts:
+        table = np.zeros((*part.table.shape[:2], len(tokens)), part.table.dtype)
+        table[..., [columns[token] for token in part.header.tokens]] = part.table
+        tables.append(table)
+    return tables
 
 
 def _as_folds(stored: StoredCounts) -> StoredCounts:
@@ -227,13 +252,14 @@ def _warnings(
         if not pair.of_position
     ]
     named = list(zip(stored, names, strict=True))
-    if ungrouped := [name for each, name in named if each.settings.group_field is None]:
+    if ungrouped := [name for each, name in named if each.header.settings.group_field is None]:
         warnings.append(
             f"Documents of {', '.join(ungrouped)} were counted without a `group_field`: "
             "near-copies and documents of one author make p-values too small."
         )
     for (a, one), (b, other) in itertools.combinations(named, 2):
-        same = {s.digest for s in a.shards if s.documents} & {s.digest for s in b.shards}
+        digests = [{s.digest for s in x.header.shards if s.documents} for x in (a, b)]
+        same = digests[0] & digests[1]
         if same:
             warnings.append(
                 f"{one} and {other} share {len(same)} shards: they are no independent samples."

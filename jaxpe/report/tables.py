@@ -26,8 +26,9 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
 
     >>> rich.print(counts_table(read_counts("counts")))  # doctest: +SKIP
     """
-    settings, table = stored.settings, stored.table
-    read = [shard for shard in stored.shards if shard.unreadable is None]
+    header, table = stored.header, stored.table
+    settings = header.settings
+    read = [shard for shard in header.shards if not shard.unreadable]
     cells = settings.rows * settings.vocab_size
     filled = int(np.count_nonzero(table.any(axis=0)))
     where, together = f"{settings.length:,}", "copies"
@@ -36,18 +37,23 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
     if settings.edges is not None:
         where += f" in {settings.rows:,} bins"
     rows = [
-        ("documents", f"{stored.documents:,}"),
+        ("documents", f"{header.documents:,}"),
         ("tokens", f"{int(np.sum(table, dtype=np.int64)):,}"),
         ("positions", where),
         ("vocabulary", f"{settings.vocab_size:,} ({visible(settings.tokenizer)})"),
         ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
         ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
         ("kept together", f"{together} in a fold"),
+        *([("column of text", visible(header.text_field))] if header.text_field else []),
         ("shards", f"{len(read):,}"),
     ]
-    if stored.null_texts:
-        rows.append(("left out", f"{plural(stored.null_texts, 'row')} without text"))
-    rows += [("left out", f"{shard.identity}: {shard.unreadable}") for shard in stored.unreadable]
+    rows += [
+        (choice.setting, visible(f"{choice.value}: {choice.why}")) for choice in header.choices
+    ]
+    if header.null_texts:
+        rows.append(("left out", f"{plural(header.null_texts, 'row')} without text"))
+    unreadable = [shard for shard in header.shards if shard.unreadable]
+    rows += [("left out", f"{x.name}, {x.bytes:,} bytes: {x.unreadable}") for x in unreadable]
     return make_table("Counts", ["", ""], rows, right=())
 
 

@@ -349,12 +349,13 @@ def analyse_counts(
     >>> analyse_counts(read_counts("counts")).position.significant_rank  # doctest: +SKIP
     6
     """
-    settings = stored.settings
+    header = stored.header
+    settings = header.settings
     _check_counts(settings)
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(progress), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
-    used &= ~ambiguous_letters(stored.tokens, used)
+    used &= ~ambiguous_letters(header.tokens, used)
     folded = stored._replace(table=stored.table[..., used]).counts
     grouped = regroup_folds(folded, folds=settings.null_folds)
     nulls = [grouped._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls]
@@ -369,19 +370,19 @@ def analyse_counts(
         )
     with clock.stage("where"):
         where = where_position_tells(grouped, nulls, key=key)
-    names = [shard.name for shard in stored.shards if shard.documents]
+    names = [shard.name for shard in header.shards if shard.documents]
     return _analysis(
         folded.merged(),
         geometry,
         halves,
         used=used,
-        words=[stored.tokens[word] for word in np.flatnonzero(used)],
+        words=[header.tokens[word] for word in np.flatnonzero(used)],
         empty=empty,
         encodings=encodings,
         clock=clock,
         source=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
         tokenizer=settings.tokenizer,
-        documents=stored.documents,
+        documents=header.documents,
         groups=int(folded.documents),
         vocab_size=settings.vocab_size,
         folds=settings.null_folds,
@@ -392,7 +393,7 @@ def analyse_counts(
         group_field=settings.group_field,
         edges=settings.edges,
         where=where,
-        null_texts=stored.null_texts,
+        null_texts=header.null_texts,
     )
 
 

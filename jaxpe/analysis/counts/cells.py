@@ -16,9 +16,9 @@ from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry.counts.position_counts import content_labels, fold_of_documents
 from jaxpe.geometry.counts.rotations import rotate_within_documents
 
-BATCH = 4096  # documents that are counted at once
+_MOST_DOCUMENTS, _MOST_TOKENS = 4096, 2**19  # of a batch
 STRIDE = 2**31  # the number of a cell is row · STRIDE + token, for any size of the vocabulary
-_WAITING = 2**22  # cells that wait for the next sum at least
+_WAITING = 2**22  # cells that wait for the next sum
 
 
 class Cells(NamedTuple):
@@ -34,6 +34,11 @@ class Cells(NamedTuple):
     counts: Int[np.ndarray, " cells"]
 
 
+def batch_size(settings: CountSettings) -> int:
+    """Most documents of a batch for `count_documents`."""
+    return max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // settings.length))
+
+
 def count_documents(
     texts: Any,
     groups: Sequence[str | None] | None = None,
@@ -46,24 +51,25 @@ def count_documents(
     The cells do not depend on the documents beside them in the batch.
 
     Args:
-        texts: texts, or ids as `Tokenizer.encode` takes them.
+        texts: at most `batch_size` texts, or ids as `Tokenizer.encode` takes them.
         groups: author or source of each document, which then decides its fold; the document
             decides where it is None.
         tokenizer: tokenizer from `open_tokenizer` or `tokenizer_of_ids`.
         settings: settings of the count.
 
-    >>> from jaxpe.analysis.counts import count_settings
-    >>> from jaxpe.data import open_tokenizer
-    >>> bytes_ = open_tokenizer("bytes")
-    >>> settings = count_settings(bytes_, length=2, folds=4, nulls=0)
-    >>> cells = count_documents(["ab", "ab"], tokenizer=bytes_, settings=settings)
+    >>> from jaxpe.analysis.counts import CountOptions, tokenizer_and_settings
+    >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
+    >>> tokenizer, settings = tokenizer_and_settings(options)
+    >>> cells = count_documents(["ab", "ab"], tokenizer=tokenizer, settings=settings)
     >>> (cells.numbers % 2**31).tolist(), cells.counts.tolist()
     ([97, 98], [2, 2])
     """
     ids, mask = tokenizer.encode(texts, length=settings.length)
     labels = None
     if groups is not None:
-        names = (text if group is None else group for text, group in zip(texts, groups, strict=True))
+        names = (
+            text if group is None else group for text, group in zip(texts, groups, strict=True)
+        )
         labels = np.fromiter(map(_crc, names), np.uint32, len(ids))
     blocks, tokens = _blocks(ids, mask, labels, tokenizer, settings)
     counted = mask & ~np.isin(ids, settings.exclude)
@@ -116,20 +122,20 @@ def _blocks(
     if vocabulary_occurs(settings.tokenizer):
         words = _word_hashes(ids, tokenizer.tokens)[ids]
     ended = ~mask[:, -1]
-    documents, n = len(ids), int(np.flatnonzero(mask.any(axis=0)).max(initial=0)) + 1
-    # Sizes are rounded up to powers of two, since every shape is compiled.
-    shape = _power_of_two(documents), min(_power_of_two(n), settings.length)
+    n = int(np.flatnonzero(mask.any(axis=0)).max(initial=0)) + 1
+    # Every shape is compiled, so there is one, but for narrow batches of short documents.
+    rows, n = batch_size(settings), min(1 << (n - 1).bit_length(), settings.length)
 
     def padded(array: np.ndarray) -> np.ndarray:
-        array = array[:, : shape[1]] if array.ndim == 2 else array
-        return np.pad(array, [(0, shape[0] - documents), *[(0, 0)] * (array.ndim - 1)])
+        array = array[:, :n] if array.ndim == 2 else array
+        return np.pad(array, [(0, rows - len(ids)), *[(0, 0)] * (array.ndim - 1)])
 
     arrays = [x if x is None else padded(x) for x in (ids, mask, ended, words, labels)]
     fold, rotated = jax.tree.map(np.asarray, _folds_and_nulls(*arrays, settings=settings))
-    fold = fold[:documents].astype(np.int64)
+    fold = fold[: len(ids)].astype(np.int64)
     first = settings.folds + np.arange(settings.nulls) * settings.null_folds
     blocks = np.concatenate([fold[None], first[:, None] + fold % settings.null_folds])
-    return blocks, [ids, *rotated[:, :documents]]
+    return blocks, [ids, *rotated[:, : len(ids)]]
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -168,7 +174,3 @@ def _crc(text: Any) -> int:
     return zlib.crc32(
         text.encode(errors="surrogatepass") if is_text else np.ascontiguousarray(text).data
     )
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()

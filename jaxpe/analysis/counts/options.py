@@ -6,8 +6,9 @@ from typing import Literal
 
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_settings
 from jaxpe.data import Tokenizer
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry import position_bins
 
 _MOST_WORKERS = 1024
@@ -82,24 +83,40 @@ class CountOptions:
     data_dir: Path | None = None
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
-        """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
+        """Settings of a count with this tokenizer.
+
+        Raises:
+            InputError: an option out of range.
+
+        >>> from jaxpe.data import open_tokenizer
+        >>> settings = CountOptions(sources=(), length=32).settings(open_tokenizer("bytes"))
+        >>> settings.rows, settings.vocab_size, settings.null_folds
+        (32, 256, 4)
+        """
+        least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
+        check_range("length", self.length, least=least, most=INT32_MAX)
         check_range("workers", self.workers, least=0, most=_MOST_WORKERS)
         check_range("max_vocab", self.max_vocab, least=2)
-        check_range("parts", self.parts, least=1, most=INT32_MAX)
+        check_range("parts", self.parts, least=1)
         check_range("part", self.part, least=0, most=self.parts - 1)
         edges = None
         if self.bins is not None:
-            check_range("length", self.length, most=INT32_MAX)
             check_range("bins", self.bins, least=1, most=self.length)
             check_bytes(_EDGE_BYTES * self.bins, what=f"`bins={self.bins}`", remedy="pass fewer")
             bins = position_bins(self.length, bins=self.bins, spacing=self.spacing)
             edges = tuple(bins.tolist())
-        return count_settings(
-            tokenizer,
+        settings = CountSettings(
+            tokenizer=tokenizer.name,
+            checksum="" if vocabulary_occurs(tokenizer.name) else tokenizer.checksum,
             length=self.length,
             edges=edges,
+            vocab_size=max(1, len(tokenizer.tokens)),  # a vocabulary that grows has none yet
+            exclude=tokenizer.exclude,
             folds=self.folds,
             nulls=self.nulls,
+            null_folds=2 if self.folds % 4 else 4,
             seed=self.seed,
             group_field=self.group_field,
         )
+        check_settings(settings)
+        return settings

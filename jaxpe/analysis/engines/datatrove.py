@@ -1,11 +1,15 @@
 """Step of a datatrove pipeline (local, Slurm, Ray): counts in one folder a task."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxpe.analysis.counts import CountOptions, DocumentCounter, write_counts
+from jaxpe.analysis.counts import CountOptions, count_documents, sum_cells, tokenizer_and_settings
+from jaxpe.analysis.counts.cells import batch_size
+from jaxpe.analysis.counts.job import counted_part, engine_shard
+from jaxpe.analysis.counts.stored import counts_file, write_part
 
 
 class CountPositions:
@@ -16,8 +20,7 @@ class CountPositions:
     documents pass to the next step unchanged.
 
     Args:
-        options: options of the count, with `sources=()`; words and characters need a `vocab`, and
-            `group_field` names a key of the metadata.
+        options: options of the count, with `sources=()`; `group_field` names a key of the metadata.
         out: parent folder of the tasks' folders, visible to all tasks.
 
     >>> import tempfile
@@ -40,9 +43,18 @@ class CountPositions:
 
     def __call__(self, data: Iterable[Any] | None, rank: int = 0, world_size: int = 1) -> Iterator:
         """Count the documents of a task as they pass, and write the counts after the last."""
-        counter, field = DocumentCounter(self.options), self.options.group_field
-        for document in data or ():
-            group = None if field is None else document.metadata.get(field)
-            counter.add(document.text, None if group is None else str(group))
-            yield document
-        write_counts(counter.counts(f"task {rank} of {world_size}"), Path(self.out) / f"{rank:05}")
+        tokenizer, settings = tokenizer_and_settings(self.options)
+        field, cells, documents = self.options.group_field, sum_cells([]), 0
+        stream = iter(data or ())
+        while batch := [*itertools.islice(stream, batch_size(settings))]:
+            rows = [(x.text, x.metadata.get(field)) for x in batch if x.text.strip()]
+            if rows:
+                texts, names = zip(*rows, strict=True)
+                groups = [None if name is None else str(name) for name in names]
+                in_fold = None if field is None else groups
+                part = count_documents([*texts], in_fold, tokenizer=tokenizer, settings=settings)
+                cells, documents = sum_cells([cells, part]), documents + len(texts)
+            yield from batch
+        shard = engine_shard(f"task {rank} of {world_size}", documents, cells)
+        part = counted_part(cells, shard, tokenizer, self.options)
+        write_part(part, counts_file(Path(self.out) / f"{rank:05}"))

@@ -196,3 +196,7 @@ def _name(source: str) -> str:
     if source not in BUILT_IN and is_tfds(source):
         return tfds_name(source) + ("" if os.path.isdir(source) else f" {Path(source).name}")
     return "stdin" if source == STANDARD_INPUT else file_name(source)
+
+
+def chosen_fields(paths, fields, log):
+    return fields
