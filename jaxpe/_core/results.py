@@ -211,8 +211,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarra
     with archive.open(member) as file:
         shape, by_columns, dtype = _npy_header(file, member.file_size)
         shutil.copyfileobj(file, content)  # to the end: zipfile then compares the checksum
-    order = "F" if by_columns else "C"
-    return np.ndarray(shape, dtype, content.getbuffer(), order=order)
+    return np.ndarray(shape, dtype, content.getbuffer(), order="F" if by_columns else "C")
 
 
 def _npy_header(
