@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 
@@ -216,11 +216,12 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarra
     with archive.open(member) as file:
         shape, by_columns, dtype = _npy_header(file, member.file_size)
         shutil.copyfileobj(file, content)  # to the end: zipfile then compares the checksum
-    order = "F" if by_columns else "C"
-    return np.ndarray(shape, dtype, content.getbuffer(), order=order)
+    return np.ndarray(shape, dtype, content.getbuffer(), order="F" if by_columns else "C")
 
 
-def _npy_header(file: zipfile.ZipExtFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _npy_header(
+    file: IO[bytes] | zipfile.ZipExtFile, size: int
+) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether in Fortran order, and dtype of a .npy file, checked against its size."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:

@@ -33,7 +33,7 @@ def to_numpy(array: Any) -> np.ndarray:
             numbers = np.asarray(array.tolist())
         else:
             raise InputError(f"a {type(array).__name__} has no numbers: {error}") from error
-    if numbers.dtype.kind == "V":  # types of ml_dtypes
+    if numbers.dtype.kind == "V" and numbers.dtype.type is not np.void:  # types of ml_dtypes
         numbers = numbers.astype(np.float32)
     if numbers.dtype.kind not in "biufc":
         raise InputError(

@@ -86,12 +86,12 @@ def number_documents(
                 real, told = ~guessed, "ids without padding"
         elif options.resets and options.shards is None:
             new, told = positions == options.first, "positions"
-        segments = 1 + np.cumsum(new, axis=1)
+        segments = np.cumsum(new, axis=1)
     else:  # numbers may be from 0 if a mask or -1 tells the padding
-        flat = mask is not None and mask.ndim == 2
-        low = segments[real].min(initial=1) - 1 if flat else segments.min()
-        segments = segments - min(low, 0)
-    real = real & (segments > 0)
+        if mask is not None and mask.ndim == 2:
+            real = real & (segments >= min(segments[real].min(initial=1), 1))
+        else:
+            real = real & (segments > min(segments.min(), 0))
     latest = np.maximum.accumulate(np.where(real, np.arange(shape[1]), -1), axis=1)
     latest = np.pad(latest[:, :-1], ((0, 0), (1, 0)), constant_values=-1)  # token before, if any
     before = np.take_along_axis(segments, np.maximum(latest, 0), axis=1)

@@ -98,3 +98,17 @@ def test_no_jax_is_imported(file):
         "from jaxpe.cli.main import main\nmain()\nassert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("dtype", ["S3", "V8", [("a", "i4"), ("b", "f4")]])
+def test_arrays_without_numbers_are_one_line(command, file, dtype):
+    code, out, err = command("batch", file(**RIGHT, labels=np.zeros((1, 5), dtype)))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.uint64, float])
+def test_segments_of_other_types_count_from_0(command, file, dtype):
+    segments = np.array([[0, 0, 0, 1, 1]], dtype)
+    mask = np.ones((1, 5), bool)
+    assert command("batch", file(**RIGHT | {"segment_ids": segments}, mask=mask))[0] == 0
+    assert command("batch", file(**WRONG | {"segment_ids": segments}, mask=mask))[0] == 1

@@ -419,7 +419,7 @@ def _parameters(model: Any) -> Any:
 
 
 def load_torch(path: Path, *, task: str | None = None) -> TorchModel:
-    """Model of a folder or .gguf file, loaded by transformers in float32; no code is fetched.
+    """Model of a folder or .gguf file, loaded by transformers in float32; no code of it is run.
 
     Args:
         path: Hugging Face directory, .gguf file, or a folder with one.
@@ -432,7 +432,8 @@ def load_torch(path: Path, *, task: str | None = None) -> TorchModel:
     'encoder'
     """
     torch, transformers = (require(name, extra="torch") for name in ("torch", "transformers"))
-    options: dict[str, Any] = {"local_files_only": True}
+    # Without a word on it, transformers asks at the terminal whether to run the code of a folder.
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if (file := gguf_file(path)) is not None:
         path, options["gguf_file"] = file.parent, file.name
     try:
@@ -440,7 +441,7 @@ def load_torch(path: Path, *, task: str | None = None) -> TorchModel:
         names = " ".join(config.architectures or ["CausalLM"])
         head = "ForCausalLM" if re.search("CausalLM|LMHead", names) else ""
         auto = getattr(transformers, f"AutoModel{'ForMaskedLM' if task == 'mlm' else head}")
-        model = auto.from_pretrained(path, dtype=torch.float32, **options)
+        model = auto.from_pretrained(path, dtype=torch.float32, use_safetensors=True, **options)
     except (ImportError, KeyError, OSError, ValueError) as error:
         raise InputError(f"transformers cannot load {path}: {reason(error)}") from error
     return TorchModel(model)

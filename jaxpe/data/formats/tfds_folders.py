@@ -19,6 +19,7 @@ from jaxpe.data.formats.columns import (
     text_column,
 )
 from jaxpe.data.formats.files import file_name, listed, quoted, readable
+from jaxpe.data.formats.tfds_features import check_features
 
 # Names that TFDS gives.
 _INFO, _FEATURES, _METADATA = "dataset_info.json", "features.json", "metadata.json"
@@ -163,6 +164,7 @@ def _splits(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _builder(path: str) -> Any:
+    check_features(_folder(path))
     tfds = require("tensorflow_datasets", extra="data")
     with readable(path, Exception):
         return tfds.builder_from_directory(_folder(path))

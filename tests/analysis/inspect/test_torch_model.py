@@ -102,6 +102,25 @@ def test_an_architecture_without_a_loader_goes_through_torch(tmp_path):
 
 
 @needs_torch
+@pytest.mark.parametrize("damage", ["code", "pickle"])
+def test_code_of_a_folder_is_not_run(damage, tmp_path, monkeypatch):
+    path = with_tokenizer("tiny_llama", tmp_path / "llama", special=False)
+    if damage == "code":
+        fields = json.loads((path / "config.json").read_text()) | {"model_type": "evil"}
+        fields["auto_map"] = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+        (path / "config.json").write_text(json.dumps(fields))
+        (path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    else:
+        (path / "model.safetensors").unlink()
+        content = b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR."
+        (path / "pytorch_model.bin").write_bytes(content)
+    monkeypatch.setattr("builtins.input", lambda *words: "y")
+    with pytest.raises(InputError, match="transformers cannot load"):
+        load_torch(path)
+    assert not (tmp_path / "ran").exists()
+
+
+@needs_torch
 def test_models_of_two_parts_are_refused():
     from transformers import T5Config, T5ForConditionalGeneration
 
