@@ -20,7 +20,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
+from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
 

@@ -16,7 +16,7 @@ from jaxpe._core.options import Choice
 from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.files import decoded
 from jaxpe.data.tokens.gguf_tokenizer import read_gguf_tokenizer
-from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
+from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

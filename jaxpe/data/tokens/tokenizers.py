@@ -11,20 +11,16 @@ import numpy as np
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
 from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.data.tokens.ragged import Ragged, joined, ragged
-from jaxpe.data.tokens.token_ids import (
-    DEFAULT_LENGTH,
-    LARGEST_VOCABULARY,
-    check_length,
-    check_table,
-)
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
+    LARGEST_VOCABULARY,
     Encode,
     all_that_occur,
     most_frequent_first,
@@ -39,6 +35,8 @@ _DEFAULT = Choice(
     "the default for text: words and punctuation marks in lower case",
     "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`",
 )
+DEFAULT_LENGTH = 128
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, twice during construction
 _AT_ONCE = 1000  # documents per call; pretrained tokenizers encode them on all cores
 
 
@@ -264,7 +262,7 @@ def tokenizer_of_ids(
 
 
 def id_corpus(
-    name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
+    name: str, rows: Any, opened: Tokenizer, *, length: int | None, **fields: Any
 ) -> TokenCorpus:
     """Corpus of documents of ids, truncated and padded to one length as in `tokenize`."""
     return _padded_corpus(name, opened, ragged(rows), length)._replace(**fields)
@@ -307,6 +305,20 @@ def _bytes(texts: list[str], length: int | None) -> Ragged:
 
 def _byte_text(byte: int) -> str:
     return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
+
+
+def check_length(length: int | None, *, special: int = 0) -> None:
+    """Raise `InputError` for a length below 2, or without room for text and special tokens."""
+    check_range("length", length, least=max(2, special + 1))
+
+
+def check_table(documents: int, length: int) -> None:
+    """Raise `InputError` if ids and mask do not fit into memory."""
+    check_bytes(
+        documents * length * _CELL,
+        what=f"length {length:,} of {documents:,} documents",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
 
 
 def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ragged:

@@ -20,6 +20,8 @@ UNKNOWN = "[UNK]"
 UNKNOWNS = (UNKNOWN, "<unk>", "<UNK>")  # also in files of tokenizers
 DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
+# Counts are as long as the vocabulary; an id in the billions is a hash, not an id.
+LARGEST_VOCABULARY = 10_000_000
 
 # Runs longer than words: of Chinese and Japanese, of Thai, Lao, Burmese and Khmer, of any script.
 _RUN = re.compile(
