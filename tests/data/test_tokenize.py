@@ -501,7 +501,7 @@ def test_special_tokens_outside_of_the_vocabulary(tmp_path, model):
 
 def test_a_panic_of_the_library_is_an_input_error(tmp_path, model):
     del model["post_processor"]["special_tokens"]["[CLS]"]
-    refused(tmp_path, model, "its own tokens", special=True)
+    refused(tmp_path, model, "cannot add special tokens", special=True)
 
 
 def test_text_that_a_tokenizer_cannot_take(tmp_path, model):

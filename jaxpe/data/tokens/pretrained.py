@@ -1,14 +1,11 @@
 """Pretrained tokenizers from their files: `tokenizer.json`, BERT's `vocab.txt`, and .gguf."""
 
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from jaxpe._core.errors import InputError, reason, require
 from jaxpe._core.json_values import read_small
@@ -21,19 +18,15 @@ from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LARGEST_FILE = 2**27  # bytes; four times the file of a large model
-_PROBES = 1000  # tokens to try, until one can be encoded
 _CONVERT = (
     "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers writes a "
     "tokenizer.json"
 )
-# Files of other libraries, by how they begin: the first piece and its score in a protobuf; a token
+# How files of other libraries begin: with the first piece and its score in a protobuf; with a token
 # in base64 and its rank.
 _OTHER_LIBRARIES = {
-    "SentencePiece": (re.compile(rb"\n.\n.[^\n]*?\x15.{4}", re.DOTALL), "sentencepiece, protobuf"),
-    "tiktoken": (
-        re.compile(rb"[A-Za-z0-9+/]+=* \d+\r?\n"),
-        "tiktoken; it splits words as GPT-4 does, since the file does not say how",
-    ),
+    "SentencePiece": re.compile(rb"\n.\n.[^\n]*?\x15.{4}", re.DOTALL),
+    "tiktoken": re.compile(rb"[A-Za-z0-9+/]+=* 0\r?\n"),
 }
 
 
@@ -67,24 +60,18 @@ class Pretrained(NamedTuple):
                 f"{self.path} adds no special tokens to a document; leave `special` out, "
                 "or pass a tokenizer with [CLS] and [SEP]"
             )
-        # A tokenizer of another script may lack Latin letters, so its own tokens are tried, too.
-        for probe in itertools.chain("a1.", self.tokens[:_PROBES]):
-            with contextlib.suppress(InputError), _library_errors(str(self.path)):
-                encoding = self.model.encode(probe)
-                inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
-                if len(inside):
-                    break
-        else:
-            raise InputError(
-                f"{self.path} cannot encode its own tokens; leave `special` out, or pass another "
-                "tokenizer"
-            )
+        tokenizers = require("tokenizers", extra="data")
+        # A document of one token by another tokenizer, since this one may lack any letter.
+        document = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a")).encode("a")
+        with _library_errors(f"{self.path} cannot add special tokens", "leave `special` out"):
+            encoding = self.model.post_process(document)
         if max(encoding.ids) >= len(self.tokens):
             raise InputError(
                 f"{self.path} adds id {max(encoding.ids)}, but its vocabulary has "
                 f"{len(self.tokens)}; pass a complete tokenizer"
             )
-        return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
+        at = encoding.special_tokens_mask.index(0)
+        return tuple(encoding.ids[:at]), tuple(encoding.ids[at + 1 :])
 
 
 def open_pretrained(tokenizer: Source) -> Pretrained:
@@ -116,11 +103,13 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
 def _file_text(path: Path) -> str:
     """Text of a tokenizer.json or vocab.txt; raises `InputError` for files of other libraries."""
     content = read_small(path, remedy="pass a vocab.txt or tokenizer.json", largest=_LARGEST_FILE)
-    for kind, (beginning, needs) in _OTHER_LIBRARIES.items():
+    for kind, beginning in _OTHER_LIBRARIES.items():
         if beginning.match(content):
             raise InputError(
                 f"{path} is a {kind} model; pass the tokenizer.json or .gguf of its model, or copy "
-                f"it as tokenizer.model into an empty folder, where {_CONVERT} (needs {needs})"
+                f"it as tokenizer.model into an empty folder, where {_CONVERT} (with the packages "
+                "sentencepiece and protobuf; for tiktoken, with tiktoken, and right if the model "
+                "splits words as GPT-4 does)"
             )
     return decoded(content, str(path))
 
