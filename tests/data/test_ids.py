@@ -35,19 +35,19 @@ def test_length_cuts_or_pads(length, positions):
 
 BAD = {
     "float": (np.ones((2, 2)), "holds float64, not token ids"),
-    "nan": (np.array([[np.nan, 1.0], [1.0, 2.0]]), "float64 with NaN"),
+    "nan": (np.array([[np.nan, 1.0], [1.0, 2.0]]), "holds float64"),
     "bool": (np.ones((2, 2), bool), "holds bool"),
     "string": (np.array([["a"], ["b"]]), "not token ids"),
     "flat": (np.arange(3), r"shape \(3,\); pass ids of shape \[documents, n\]"),
-    "negative": (np.array([[0, 1], [2, -1]]), "id -1 at row 1, position 1 is negative"),
-    "huge": (np.array([[0, 1], [2**40, 1]]), "id 1099511627776 at row 1, position 0 is not below"),
+    "negative": (np.array([[0, 1], [2, -1]]), "id -1 at row 1, position 1 is not in 0 to"),
+    "huge": (np.array([[0, 1], [2**40, 1]]), "id 1099511627776 at row 1, position 0 is not in"),
     "hashes": (
         np.array([[2**63 + 6, 2**63 + 5]] * 2, np.uint64),
-        "id 9223372036854775814 .* below",
+        "id 9223372036854775814 .* not in",
     ),
     "one": (np.array([[0, 1]]), "at least two documents"),
     "none": (np.zeros((0, 4), int), "at least two documents"),
-    "objects": (np.array([[1], [1, 2]], dtype=object), "objects"),
+    "objects": (np.array([[1], [1, 2]], dtype=object), "holds object"),
     "ragged": ([[1], [1, 2]], "ragged"),
 }
 

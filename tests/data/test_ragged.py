@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxpe.data.tokens.ragged import Ragged, equally_long, joined, ragged
+from jaxpe.data.tokens.ragged import equally_long, joined, ragged
 
 ROWS = ([3, 1, 2], [5], [], [7, 7, 7, 7], [9, 8])
 
@@ -28,10 +28,8 @@ def test_a_split_keeps_every_sequence(number):
 
 @pytest.mark.parametrize("length", [1, 2, 4, 6])
 @pytest.mark.parametrize("rows", [ROWS, ([1, 2, 3], [4, 5, 6]), ()], ids=["ragged", "equal", "no"])
-def test_cut_and_padded(rows, length):
-    block = ragged(rows)
-    assert lists(block.cut(length)) == [row[:length] for row in rows]
-    ids, mask = block.padded(length)
+def test_padded(rows, length):
+    ids, mask = ragged(rows).padded(length)
     assert (ids.shape, ids.dtype) == ((len(rows), length), np.int32)
     assert [own[there].tolist() for own, there in zip(ids, mask, strict=True)] == [
         row[:length] for row in rows
@@ -46,7 +44,5 @@ def test_sequences_are_chosen_by_a_mask():
 
 def test_rows_of_one_length():
     assert lists(equally_long(np.arange(6), 3)) == [[0, 1, 2], [3, 4, 5]]
-    assert ragged(ROWS).uniform is None
-    assert Ragged(np.arange(4), np.array([2, 2])).uniform == 2
     with pytest.raises(ValueError, match=r"5 ids .*3"):
         equally_long(np.arange(5), 3)

@@ -88,8 +88,9 @@ def test_bad_parameters():
         three_regimes(length=2)
     with pytest.raises(InputError, match="`vocab_size` is 2"):
         zipf_stationary(vocab_size=2)
-    with pytest.raises(InputError, match="`rank` is 1; pass 2 to 47"):
-        zipf_drift(rank=1)
+    for rank, bound in ((1, "at least 2"), (48, "at most 47")):
+        with pytest.raises(InputError, match=f"`rank` is {rank}; pass {bound}"):
+            zipf_drift(rank=rank)
     with pytest.raises(InputError, match="`document_topics` is 0"):
         zipf_drift(document_topics=0)
     for strength in (0.9, float("nan")):

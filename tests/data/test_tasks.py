@@ -120,7 +120,6 @@ def test_the_seed_decides_all(make):
     np.testing.assert_array_equal(a.ids, b.ids)
     assert a.ids.shape != c.ids.shape or (a.ids != c.ids).any()
     assert a.ids.dtype == a.labels.dtype == np.int32
-    assert a.scored.all()
 
 
 def test_split_parts_the_rows(clean):

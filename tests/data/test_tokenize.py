@@ -417,7 +417,22 @@ def test_what_cannot_be_done(vocabulary, tmp_path):
     (folder / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
     fails(r"vocab\.txt, line 2: byte 0xff", tokenizer=folder)
     (folder / "tokenizer.json").write_text("{}")
-    fails(r"tokenizer\.json is not a tokenizer\.json", tokenizer=folder)
+    fails(r"tokenizer\.json has no tokenizer that can be read", tokenizer=folder)
+
+
+# The beginnings of a model that SentencePiece 0.2.3 trained, and of a vocabulary of tiktoken.
+OTHER_LIBRARIES = {
+    "SentencePiece": b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0c\n\x03<s>\x15\0",
+    "tiktoken": b"IQ== 0\nIg== 1\nIw== 2\n",
+}
+
+
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
+@pytest.mark.parametrize("name", ["tokenizer.model", "x.tiktoken", "vocab.txt"])
+def test_files_of_other_libraries_are_named(tmp_path, library, name):
+    (tmp_path / name).write_bytes(OTHER_LIBRARIES[library])
+    with pytest.raises(InputError, match=rf"{name} is a {library} model.*save_pretrained"):
+        open_tokenizer(tmp_path / name)
 
 
 def test_tokenizer_files_that_are_no_regular_files(tmp_path):
@@ -486,7 +501,7 @@ def test_special_tokens_outside_of_the_vocabulary(tmp_path, model):
 
 def test_a_panic_of_the_library_is_an_input_error(tmp_path, model):
     del model["post_processor"]["special_tokens"]["[CLS]"]
-    refused(tmp_path, model, "its own tokens", special=True)
+    refused(tmp_path, model, "cannot add special tokens", special=True)
 
 
 def test_text_that_a_tokenizer_cannot_take(tmp_path, model):

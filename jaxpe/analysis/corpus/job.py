@@ -50,7 +50,7 @@ from jaxpe.analysis.corpus.sites import (
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.corpora.corpus import as_sources
-from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
+from jaxpe.data.tokens.tokenizers import DEFAULT_LENGTH
 from jaxpe.data.tokens.vocabulary import UNKNOWNS
 from jaxpe.geometry import (
     EmptyPolicy,

@@ -39,14 +39,14 @@ from jaxpe.data.formats.table import (
 )
 from jaxpe.data.formats.tfds_folders import holds_tokens
 from jaxpe.data.formats.token_files import Stream, is_npy_matrix
-from jaxpe.data.tokens.token_ids import (
+from jaxpe.data.tokens.token_ids import read_ids, resized, tokens_from_ids
+from jaxpe.data.tokens.tokenizers import (
     DEFAULT_LENGTH,
     check_length,
-    read_ids,
-    resized,
-    tokens_from_ids,
+    id_corpus,
+    tokenize,
+    tokenizer_of_ids,
 )
-from jaxpe.data.tokens.tokenizers import id_corpus, tokenize, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 
 _ROW_BYTES = 200  # bytes of a document without its ids

@@ -60,11 +60,8 @@ def three_regimes(
     ((10, 32), 3)
     """
     _check(documents, length, vocab_size, document_topics, least=3)
+    check_range("separation", separation, least=-_MOST_SEPARATION, most=_MOST_SEPARATION)
     rng = generator(seed)
-    if not abs(separation) <= _MOST_SEPARATION:
-        raise InputError(
-            f"`separation` is {separation}; pass {-_MOST_SEPARATION} to {_MOST_SEPARATION}"
-        )
     tilt = np.exp(separation * rng.standard_normal((3, vocab_size)))
     regimes = _distribution(_zipf(vocab_size) * tilt)
     boundaries = np.rint(np.array([1, 2]) * length / 3)
@@ -99,8 +96,7 @@ def zipf_drift(
     2
     """
     _check(documents, length, vocab_size, document_topics, least=3)
-    if not 2 <= rank < min(length, vocab_size):
-        raise InputError(f"`rank` is {rank}; pass 2 to {min(length, vocab_size) - 1}")
+    check_range("rank", rank, least=2, most=min(length, vocab_size) - 1)
     rng = generator(seed)
     zipf = _zipf(vocab_size)
     weights = _drift(length, rank) @ _orthonormal_signs(zipf, rank, rng)

@@ -16,16 +16,12 @@ PADDING = 0  # words are 1, 2, ...
 
 
 class Examples(NamedTuple):
-    """Inputs and labels of a task.
-
-    A classification task has one label per row. A sequence task (copy, reverse, addition, sort,
-    parity, SCAN) has one label per token, the next token, and scores the tokens of the answer.
+    """Rows of a classification task, with one label each.
 
     Attributes:
         ids: token ids; words are 1 to vocab_size − 1, padding is 0.
         mask: false on padding.
         labels: correct answers, below `num_classes`.
-        scored: whether each label counts, in the shape of the labels.
         ambiguous: whether each row has more than one reading.
         vocab_size: ids are below it.
         num_classes: labels are below it.
@@ -33,15 +29,14 @@ class Examples(NamedTuple):
 
     ids: Int32[np.ndarray, "rows n"]
     mask: Bool[np.ndarray, "rows n"]
-    labels: Int32[np.ndarray, "rows *n"]
-    scored: Bool[np.ndarray, "rows *n"]
+    labels: Int32[np.ndarray, " rows"]
     ambiguous: Bool[np.ndarray, " rows"]
     vocab_size: int
     num_classes: int
 
     def take(self, rows: np.ndarray) -> "Examples":
         """Select rows by index or by a boolean mask."""
-        arrays = ("ids", "mask", "labels", "scored", "ambiguous")
+        arrays = ("ids", "mask", "labels", "ambiguous")
         return self._replace(**{name: getattr(self, name)[rows] for name in arrays})
 
     def split(self, held_out: float = 0.3, *, seed: int = 0) -> tuple["Examples", "Examples"]:
@@ -127,7 +122,7 @@ def relative_distance(
     labels = sizes[1][:, 0].astype(np.int32) + 1
     ids, first = _unique_rows(ids)
     twice = np.isin(ids, triggers).sum(axis=1) > 2
-    return _classes(ids, labels[first], twice, vocab_size, between + 2)
+    return Examples(ids, ids != PADDING, labels[first], twice, vocab_size, between + 2)
 
 
 def count_triggers(
@@ -172,8 +167,8 @@ def count_triggers(
     others = rng.choice(words[triggers:], (rows, length))
     ids = np.where(np.arange(length) < counts, counted, others)
     ids, first = _unique_rows(rng.permuted(ids, axis=1))
-    labels = counts[first, 0].astype(np.int32)
-    return _classes(ids, labels, np.zeros(len(ids), bool), vocab_size, most + 1)
+    labels, never = counts[first, 0].astype(np.int32), np.zeros(len(ids), bool)
+    return Examples(ids, ids != PADDING, labels, never, vocab_size, most + 1)
 
 
 def _segment_rows(
@@ -210,13 +205,6 @@ def _unique_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First occurrences of distinct rows, and their indices, in order."""
     first = np.sort(np.unique(ids, axis=0, return_index=True)[1])
     return ids[first], first
-
-
-def _classes(
-    ids: np.ndarray, labels: np.ndarray, ambiguous: np.ndarray, vocab_size: int, classes: int
-) -> Examples:
-    scored = np.ones(labels.shape, bool)
-    return Examples(ids, ids != PADDING, labels, scored, ambiguous, vocab_size, classes)
 
 
 def _check(**sizes: int) -> None:

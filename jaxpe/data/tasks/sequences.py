@@ -7,7 +7,7 @@ A row of token ids is `<bos> input <sep> answer <eos>`, padded on the right. Pad
 import inspect
 from collections.abc import Callable
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 from typing import Literal, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
+from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
 
@@ -161,9 +161,8 @@ def _sampler(
                 f"`length` is {length}, and a row has {positions} positions; pass a length with at "
                 f"most {LARGEST_SIZE:,}"
             )
-        if rows * positions > _SMALL:
-            what = f"`rows={rows}` of `length={length}`"
-            check_bytes(_CELL * rows * positions, what=what, remedy="pass fewer or shorter rows")
+        what = f"`rows={rows}` of `length={length}`"
+        check_bytes(_CELL * rows * positions, what=what, remedy="pass fewer or shorter rows")
         return draw(key, rows=rows, length=length, exact=exact)
 
     return sample
@@ -189,9 +188,7 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
         y = jnp.where(is_input, jnp.cumsum(x), 0)
         return {"values": x[:, None], "labels": y[:, None], "mask": is_input, "scored": is_input}
 
-    def tokens(length):
-        return length
-
+    tokens = int  # a position for each number
     return SequenceTask("", "numbers", causal, 0, tokens, _sampler(row, tokens))
 
 
@@ -236,22 +233,7 @@ def _token_row(question: Words, answer: Words, n: int) -> Row:
     }
 
 
-def _copy(*, vocabulary: int = 32) -> SequenceTask:
-    return _strings(vocabulary, lambda words, size: words)
-
-
-def _reverse(*, vocabulary: int = 32) -> SequenceTask:
-    return _strings(vocabulary, _backwards)
-
-
-def _sort(*, vocabulary: int = 32) -> SequenceTask:
-    def ascending(words, size):
-        return jnp.sort(jnp.where(_positions(len(words)) < size, words, vocabulary))
-
-    return _strings(vocabulary, ascending)
-
-
-def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> SequenceTask:
+def _strings(function: Callable[[Array, Array], Array], *, vocabulary: int = 32) -> SequenceTask:
     """Task of uniform words; the answer is a function of them of equal length."""
 
     def pair(key, size, length):
@@ -261,8 +243,14 @@ def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> Sequ
     return _language(vocabulary, lambda length: 2 * length, pair)
 
 
-def _parity() -> SequenceTask:
-    return _summation(base=2)
+def _backwards(words: Int32[Array, " length"], size: Array) -> Int32[Array, " length"]:
+    """First `size` words in reverse order."""
+    return _take(words, size - 1 - _positions(len(words)))
+
+
+def _ascending(words: Int32[Array, " length"], size: Array) -> Int32[Array, " length"]:
+    """First `size` words in ascending order."""
+    return jnp.sort(jnp.where(_positions(len(words)) < size, words, LARGEST_VOCABULARY))
 
 
 def _summation(*, base: int = 10) -> SequenceTask:
@@ -355,19 +343,14 @@ def _scan() -> SequenceTask:
     numbers = {word: i for i, word in enumerate(_COMMANDS + _ACTIONS)}
     clauses = list(product(_VERBS, _SIDES, _TIMES))
     commands = _table([[numbers[w] for w in (*clause, "and") if w] for clause in clauses])
-    actions = _table(
-        [
-            [numbers[w] for w in (*_SIDES[side], verb.upper()) * _TIMES[times]]
-            for verb, side, times in clauses
-        ]
-    )
+    turned = [(*_SIDES[side], verb.upper()) * _TIMES[times] for verb, side, times in clauses]
+    actions = _table([[numbers[w] for w in words] for words in turned])
 
     def pair(key, size, length):
         drawn = _draw(key, (length,), len(clauses))
         asked, count = _concatenated_rows(*commands, drawn, size)
-        return (asked, count - 1), _concatenated_rows(
-            *actions, drawn, size
-        )  # no `and` behind the last
+        question = asked, count - 1  # no `and` behind the last
+        return question, _concatenated_rows(*actions, drawn, size)
 
     longest = commands[0].shape[1] + actions[0].shape[1]
     return _language(len(numbers), lambda length: longest * length - 1, pair)
@@ -375,11 +358,8 @@ def _scan() -> SequenceTask:
 
 def _table(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths as one array, and their lengths."""
-    counts = np.array([len(row) for row in rows], np.int32)
-    table = np.zeros((len(rows), counts.max()), np.int32)
-    for padded, row in zip(table, rows, strict=True):
-        padded[: len(row)] = row
-    return table, counts
+    table = np.array([*zip_longest(*rows, fillvalue=0)], np.int32).T
+    return table, np.array([*map(len, rows)], np.int32)
 
 
 def _concatenated_rows(table: np.ndarray, counts: np.ndarray, rows: Array, size: Array) -> Words:
@@ -390,11 +370,6 @@ def _concatenated_rows(table: np.ndarray, counts: np.ndarray, rows: Array, size:
     nth = jnp.minimum(jnp.searchsorted(ends, index, side="right"), len(rows) - 1)
     offset = jnp.minimum(index - (ends - sizes)[nth], table.shape[1] - 1)
     return jnp.asarray(table)[rows[nth], offset], ends[-1]
-
-
-def _backwards(words: Int32[Array, " length"], size: Array) -> Int32[Array, " length"]:
-    """First `size` words in reverse order."""
-    return _take(words, size - 1 - _positions(len(words)))
 
 
 def _draw(key: Array, shape: tuple[int, ...], below: Array | int) -> Int32[Array, "..."]:
@@ -416,11 +391,11 @@ def _take(words: Array, index: Array) -> Array:
 _BUILDERS: dict[str, Callable[..., SequenceTask]] = {
     "running_sum": partial(_running_sum, False),
     "running_sum_causal": partial(_running_sum, True),
-    "copy": _copy,
-    "reverse": _reverse,
+    "copy": partial(_strings, lambda words, size: words),
+    "reverse": partial(_strings, _backwards),
     "addition": _addition,
-    "sort": _sort,
-    "parity": _parity,
+    "sort": partial(_strings, _ascending),
+    "parity": lambda: _summation(base=2),
     "summation": _summation,
     "composition": _composition,
     "scan": _scan,
@@ -432,7 +407,6 @@ SEQUENCE_TASKS: tuple[str, ...] = tuple(_BUILDERS)
 _LEAST = {"base": 2}  # smallest sizes above 1
 # Each function of `depth` adds to the program that is compiled.
 _MOST = {"base": LARGEST_VOCABULARY, "vocabulary": LARGEST_VOCABULARY, "depth": 1000}
-_SMALL = 2**24  # positions of a batch for which memory is not checked
 _CELL = 64  # bytes per position of a batch, with intermediate values
 
 

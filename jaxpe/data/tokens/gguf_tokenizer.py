@@ -68,14 +68,9 @@ def _merge_tokenizer(path: Any, fields: Mapping[str, Any], vocabulary: dict[str,
         tokenizers.models.BPE(vocabulary, merges, ignore_merges=name in _UNMERGED)
     )
     rule, steps = _RULES[name], tokenizers.pre_tokenizers
-    has_gpt2_rule = rule in (None, _DIGITS)
-    model.pre_tokenizer = steps.Sequence(
-        [
-            *([] if rule is None else [steps.Split(tokenizers.Regex(rule), "isolated")]),
-            steps.ByteLevel(add_prefix_space=False, use_regex=has_gpt2_rule),
-        ]
-    )
-    model.decoder = tokenizers.decoders.ByteLevel()
+    split = [] if rule is None else [steps.Split(tokenizers.Regex(rule), "isolated")]
+    as_bytes = steps.ByteLevel(add_prefix_space=False, use_regex=rule in (None, _DIGITS))
+    model.pre_tokenizer = steps.Sequence([*split, as_bytes])
     return model
 
 
@@ -94,14 +89,9 @@ def _score_tokenizer(path: Any, fields: Mapping[str, Any], vocabulary: dict[str,
             byte_fallback="<0x00>" in vocabulary,
         )
     )
-    has_prefix = fields.get("add_space_prefix", True)
-    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
-    prefix = [normalizers.Prepend(_SPACE)] if has_prefix else []
-    model.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", _SPACE)])
-    strip = [decoders.Strip(" ", 1, 0)] if has_prefix else []
-    model.decoder = decoders.Sequence(
-        [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
-    )
+    steps = tokenizers.normalizers
+    prefix = [steps.Prepend(_SPACE)] if fields.get("add_space_prefix", True) else []
+    model.normalizer = steps.Sequence([*prefix, steps.Replace(" ", _SPACE)])
     return model
 
 
@@ -121,25 +111,27 @@ def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> No
     """Add tokens that are matched before splitting, and tokens before and after a document."""
     tokenizers = require("tokenizers", extra="data")
     types = fields.get("token_type", [])
-    for wanted, special in ((_CONTROL, True), (_USER_DEFINED, False)):
-        names = [token for token, kind in zip(tokens, types, strict=False) if kind == wanted]
-        added = [tokenizers.AddedToken(t, special=special, normalized=False) for t in names if t]
-        (model.add_special_tokens if special else model.add_tokens)(added)
+    model.add_tokens(
+        [
+            tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False)
+            for token, kind in zip(tokens, types, strict=False)
+            if token and kind in (_CONTROL, _USER_DEFINED)
+        ]
+    )
     # Defaults of llama.cpp, if the file has no entry.
     starts = fields.get("model") == "llama" or fields.get("pre") in _UNMERGED
-    ends = {
-        name: token
-        for name, default in (("bos", starts), ("eos", False))
-        if fields.get(f"add_{name}_token", default)
-        and (token := _special_token(fields, name, tokens))
-    }
-    if ends:
-        # Under other names, since the text of a token may have a meaning in a template.
-        added_ends = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
-        template = " ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends})
-        model.post_processor = tokenizers.processors.TemplateProcessing(
-            single=template, special_tokens=added_ends
-        )
+    added = {"bos": fields.get("add_bos_token", starts), "eos": fields.get("add_eos_token")}
+    ends = {name: _special_token(fields, name, tokens) for name in added if added[name]}
+    # Under other names, since the text of a token may have a meaning in a template.
+    names = [name for name in ("bos", "$A", "eos") if name == "$A" or ends.get(name)]
+    special = [
+        {"id": name, "ids": [tokens.index(token)], "tokens": [token]}
+        for name, token in ends.items()
+        if token
+    ]
+    model.post_processor = tokenizers.processors.TemplateProcessing(
+        single=" ".join(names), special_tokens=special
+    )
 
 
 def _special_token(fields: Mapping[str, Any], name: str, tokens: list[str]) -> str | None:

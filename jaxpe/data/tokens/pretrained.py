@@ -1,13 +1,11 @@
 """Pretrained tokenizers from their files: `tokenizer.json`, BERT's `vocab.txt`, and .gguf."""
 
 import contextlib
-import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from jaxpe._core.errors import InputError, reason, require
 from jaxpe._core.json_values import read_small
@@ -15,12 +13,21 @@ from jaxpe._core.options import Choice
 from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.files import decoded
 from jaxpe.data.tokens.gguf_tokenizer import read_gguf_tokenizer
-from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
+from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LARGEST_FILE = 2**27  # bytes; four times the file of a large model
-_PROBES = 1000  # tokens to try, until one can be encoded
+_CONVERT = (
+    "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers writes a "
+    "tokenizer.json"
+)
+# How files of other libraries begin: with the first piece and its score in a protobuf; with a token
+# in base64 and its rank.
+_OTHER_LIBRARIES = {
+    "SentencePiece": re.compile(rb"\n.\n.[^\n]*?\x15.{4}", re.DOTALL),
+    "tiktoken": re.compile(rb"[A-Za-z0-9+/]+=* 0\r?\n"),
+}
 
 
 class Pretrained(NamedTuple):
@@ -39,7 +46,7 @@ class Pretrained(NamedTuple):
         """Kind of the file: "tokenizer.json", "wordpiece" or "gguf"."""
         return {".json": "tokenizer.json", ".gguf": "gguf"}.get(self.path.suffix, "wordpiece")
 
-    def rows(self, texts: list[str], length: int | None) -> list[list[int]]:
+    def encode(self, texts: list[str]) -> list[list[int]]:
         """Encode texts without special tokens, on every core."""
         remedy = "pass a tokenizer with an unknown token"
         with _library_errors(f"{self.path} cannot encode a text", remedy):
@@ -53,32 +60,29 @@ class Pretrained(NamedTuple):
                 f"{self.path} adds no special tokens to a document; leave `special` out, "
                 "or pass a tokenizer with [CLS] and [SEP]"
             )
-        # A tokenizer of another script may lack Latin letters, so its own tokens are tried, too.
-        for probe in itertools.chain("a1.", self.tokens[:_PROBES]):
-            with contextlib.suppress(InputError), _library_errors(str(self.path)):
-                encoding = self.model.encode(probe)
-                inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
-                if len(inside):
-                    break
-        else:
+        tokenizers = require("tokenizers", extra="data")
+        # A document of one token by another tokenizer, since this one may lack any letter.
+        document = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a")).encode("a")
+        with _library_errors(f"{self.path} cannot add special tokens", "leave `special` out"):
+            encoding = self.model.post_process(document)
+        if max(encoding.ids) >= len(self.tokens):
             raise InputError(
-                f"{self.path} cannot encode its own tokens; leave `special` out, or pass another "
-                "tokenizer"
+                f"{self.path} adds id {max(encoding.ids)}, but its vocabulary has "
+                f"{len(self.tokens)}; pass a complete tokenizer"
             )
-        check_ids(encoding.ids, len(self.tokens), str(self.path))
-        return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
+        at = encoding.special_tokens_mask.index(0)
+        return tuple(encoding.ids[:at]), tuple(encoding.ids[at + 1 :])
 
 
 def open_pretrained(tokenizer: Source) -> Pretrained:
     """Open the tokenizer of a file or folder; raises `InputError` if it is unusable."""
     path = _tokenizer_file(tokenizer)
-    with _library_errors(f"{path} is not a {_KINDS.get(path.suffix, 'vocab.txt')}"):
+    with _library_errors(f"{path} has no tokenizer that can be read"):
         if path.suffix == ".gguf":
             model = read_gguf_tokenizer(path)
             text = model.to_str()
         else:
-            remedy = "pass a vocab.txt or tokenizer.json"
-            text = decoded(read_small(path, remedy=remedy, largest=_LARGEST_FILE), str(path))
+            text = _file_text(path)
             is_json = path.suffix == ".json"
             library = require("tokenizers", extra="data")
             model = library.Tokenizer.from_str(text) if is_json else _wordpiece(path, text)
@@ -96,7 +100,18 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
     return Pretrained(path, model, text, tokens, padding & {*range(size)}, choices, cut)
 
 
-_KINDS = {".json": "tokenizer.json", ".gguf": ".gguf with a tokenizer"}
+def _file_text(path: Path) -> str:
+    """Text of a tokenizer.json or vocab.txt; raises `InputError` for files of other libraries."""
+    content = read_small(path, remedy="pass a vocab.txt or tokenizer.json", largest=_LARGEST_FILE)
+    for kind, beginning in _OTHER_LIBRARIES.items():
+        if beginning.match(content):
+            raise InputError(
+                f"{path} is a {kind} model; pass the tokenizer.json or .gguf of its model, or copy "
+                f"it as tokenizer.model into an empty folder, where {_CONVERT} (with the packages "
+                "sentencepiece and protobuf; for tiktoken, with tiktoken, and right if the model "
+                "splits words as GPT-4 does)"
+            )
+    return decoded(content, str(path))
 
 
 def model_tokenizer_file(path: Path) -> Path:
@@ -112,18 +127,9 @@ def model_tokenizer_file(path: Path) -> Path:
         if file.is_file():
             return file
     raise InputError(
-        f"{folder} holds no tokenizer.json, vocab.txt or .gguf: put one there, or pass one as "
-        "`tokenizer`"
+        f"{folder} holds no tokenizer.json, vocab.txt or .gguf; put one there, or pass one as "
+        f"`tokenizer`; {_CONVERT}"
     )
-
-
-def check_ids(ids: Any, size: int, name: str) -> None:
-    """Raise `InputError` for an id that is not below the size of the vocabulary."""
-    largest = int(np.max(ids, initial=0))
-    if largest >= size:
-        raise InputError(
-            f"{name} returns id {largest}, but its vocabulary has {size}; pass a complete tokenizer"
-        )
 
 
 def _tokenizer_file(tokenizer: Source) -> Path:
@@ -145,7 +151,9 @@ def _wordpiece(path: Path, text: str) -> Any:
     pieces = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     ids = {piece: i for i, piece in enumerate(pieces)}
     if "[UNK]" not in ids:
-        raise InputError(f"{path} has no line [UNK]; pass the vocab.txt of a BERT model")
+        raise InputError(
+            f"{path} has no line [UNK]; pass the vocab.txt of a BERT model, or a tokenizer.json"
+        )
     special = [token for token in _BERT_SPECIAL if token in ids]
     # An uncased vocabulary has no capitals outside its special tokens.
     uncased = all(piece == piece.lower() for piece in ids.keys() - special)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Int32, Integer
+from jaxtyping import Bool, Int, Integer
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,12 +29,6 @@ class Ragged:
         ends = [0, *np.cumsum(self.lengths).tolist()]
         return (self.values[start:end] for start, end in itertools.pairwise(ends))
 
-    @property
-    def uniform(self) -> int | None:
-        """Common length of the sequences; None if lengths differ, or without sequences."""
-        first = int(self.lengths[0]) if len(self.lengths) else None
-        return first if first is not None and np.all(self.lengths == first) else None
-
     def split(self, number: int) -> tuple["Ragged", "Ragged"]:
         """First `number` sequences and the rest, as views."""
         at = int(self.lengths[:number].sum())
@@ -47,32 +41,19 @@ class Ragged:
             return self
         return Ragged(self.values[np.repeat(keep, self.lengths)], self.lengths[keep])
 
-    def cut(self, length: int) -> "Ragged":
-        """Cut each sequence to its first `length` ids."""
-        if self.lengths.max(initial=0) <= length:
-            return self
-        if (n := self.uniform) is not None:
-            values = self.values.reshape(-1, n)[:, :length].reshape(-1)
-        else:
-            starts = np.cumsum(self.lengths) - self.lengths
-            offset = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
-            values = self.values[offset < length]
-        return Ragged(values, np.minimum(self.lengths, length))
-
     def padded(
         self, length: int
-    ) -> tuple[Int32[np.ndarray, "sequences n"], Bool[np.ndarray, "sequences n"]]:
+    ) -> tuple[Integer[np.ndarray, "sequences n"], Bool[np.ndarray, "sequences n"]]:
         """Ids and mask `[sequences, length]`, cut or padded with 0 at the end."""
-        if self.uniform == length:
-            ids = self.values.reshape(-1, length).astype(np.int32)
-            return ids, np.ones(ids.shape, bool)
+        mask = np.arange(length) < self.lengths[:, None]
+        first = int(self.lengths[0]) if len(self) else 0
+        if first >= length and np.all(self.lengths == first):  # a matrix, often a memory map
+            return self.values.reshape(-1, first)[:, :length].copy(), mask
         # Each row is copied together with the ids after it, which are then set to 0. This takes a
         # tenth of the time of assigning through a mask.
-        room = np.zeros(len(self.values) + length, np.int32)
-        room[: len(self.values)] = self.values
+        values = np.concatenate([self.values, np.zeros(length, self.values.dtype)])
         starts = np.cumsum(self.lengths) - self.lengths
-        ids = np.lib.stride_tricks.sliding_window_view(room, length)[starts]
-        mask = np.arange(length) < self.lengths[:, None]
+        ids = np.lib.stride_tricks.sliding_window_view(values, length)[starts]
         return np.multiply(ids, mask, out=ids), mask
 
 
@@ -95,8 +76,6 @@ def ragged(rows: Iterable[Any]) -> Ragged:
 
 def joined(parts: Sequence[Ragged]) -> Ragged:
     """Concatenate ragged arrays."""
-    if len(parts) == 1:
-        return parts[0]
     values = [part.values for part in parts] or [np.zeros(0, np.int32)]
     lengths = [part.lengths for part in parts] or [np.zeros(0, np.int64)]
     return Ragged(np.concatenate(values), np.concatenate(lengths))

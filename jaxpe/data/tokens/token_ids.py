@@ -3,17 +3,15 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import Choice, check_range
 from jaxpe.data.corpora.corpus import TokenCorpus
 from jaxpe.data.formats.token_files import map_npy
-
-DEFAULT_LENGTH = 128
-# Counts are as long as the vocabulary; an id in the billions is a hash, not an id.
-LARGEST_VOCABULARY = 10_000_000
-_CELL = 2 * (4 + 1)  # bytes of an id and its mask, twice during construction
+from jaxpe.data.tokens.ragged import Ragged
+from jaxpe.data.tokens.tokenizers import check_length, check_table, id_corpus, tokenizer_of_ids
+from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 
 def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -> TokenCorpus:
@@ -31,30 +29,11 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
     >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
     (5, 'id 4', 3)
     """
-    array = _valid_array(_id_array(ids, name), name)
+    check_length(length)
+    array = _id_matrix(ids, name)
     documents, n = array.shape
-    vocab_size = int(array.max()) + 1
-    corpus = TokenCorpus(
-        name=name,
-        tokenizer="ids",
-        ids=array.astype(np.int32),
-        mask=np.ones((documents, n), bool),
-        vocab_size=vocab_size,
-        exclude=(),
-        tokens=[f"id {i}" for i in range(vocab_size)],
-        longest=n,
-    )
-    if length is None:
-        length, choice = _default_length(n)
-        corpus = corpus._replace(choices=(choice,))
-    return resized(corpus, length)
-
-
-def _default_length(n: int) -> tuple[int, Choice]:
-    """Default length: all positions of the rows, up to a maximum."""
-    length = min(DEFAULT_LENGTH, n)
-    why = "length of the rows" if length == n else f"the largest default; rows have {n:,}"
-    return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
+    rows = Ragged(array.reshape(-1), np.full(documents, n))
+    return id_corpus(name, rows, tokenizer_of_ids(vocab_size=int(array.max()) + 1), length=length)
 
 
 def read_ids(path: str, *, length: int | None) -> TokenCorpus:
@@ -63,20 +42,6 @@ def read_ids(path: str, *, length: int | None) -> TokenCorpus:
     size = array.size * array.itemsize
     check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
     return tokens_from_ids(np.array(array), name=path, length=length)
-
-
-def check_length(length: int | None, *, special: int = 0) -> None:
-    """Raise `InputError` for a length below 2, or without room for text and special tokens."""
-    check_range("length", length, least=max(2, special + 1))
-
-
-def check_table(documents: int, length: int) -> None:
-    """Raise `InputError` if ids and mask do not fit into memory."""
-    check_bytes(
-        documents * length * _CELL,
-        what=f"length {length:,} of {documents:,} documents",
-        remedy="pass a smaller `length`, or fewer documents",
-    )
 
 
 def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
@@ -91,38 +56,25 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     return corpus._replace(ids=ids, mask=mask, cut=cut)
 
 
-def _id_array(ids: Any, name: str) -> np.ndarray:
+def _id_matrix(ids: Any, name: str) -> Integer[np.ndarray, "documents n"]:
+    """Array of valid ids; raises `InputError` for anything else."""
     try:
         array = np.asarray(ids)
     except ValueError as error:
         raise InputError(f"{name} is ragged; pad it to one integer array [documents, n]") from error
-    if array.dtype == object:
-        raise InputError(f"{name} holds objects; pass one integer array [documents, n]")
-    return array
-
-
-def _valid_array(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind not in "iu":
-        nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
-        raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")
+        raise InputError(f"{name} holds {array.dtype}, not token ids; pass one array of integers")
     if array.ndim != 2:
         raise InputError(f"{name} has shape {array.shape}; pass ids of shape [documents, n]")
     if len(array) < 2 or array.shape[1] == 0:
         raise InputError(
             f"{name} has shape {array.shape}; pass at least two documents of one token"
         )
-    _check_range(array, name)
+    for index in (array.argmax(), array.argmin()):
+        row, column = divmod(int(index), array.shape[1])
+        if not 0 <= array[row, column] < LARGEST_VOCABULARY:
+            raise InputError(
+                f"{name}: id {array[row, column]} at row {row}, position {column} is not in 0 to "
+                f"{LARGEST_VOCABULARY - 1:,}; renumber the tokens that occur, without padding"
+            )
     return array
-
-
-def _check_range(array: np.ndarray, name: str) -> None:
-    if array.min() < 0:
-        index = int(array.argmin())
-        fault = "negative; token ids count from 0, and rows are filled, not padded"
-    elif array.max() >= LARGEST_VOCABULARY:
-        index = int(array.argmax())
-        fault = f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur"
-    else:
-        return
-    row, column = divmod(index, array.shape[1])
-    raise InputError(f"{name}: id {array[row, column]} at row {row}, position {column} is {fault}")

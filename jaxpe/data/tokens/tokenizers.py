@@ -1,6 +1,5 @@
 """Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json` or .gguf."""
 
-import functools
 import itertools
 import json
 import os
@@ -12,26 +11,21 @@ import numpy as np
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
-from jaxpe.data.tokens.pretrained import check_ids, open_pretrained
+from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.data.tokens.ragged import Ragged, joined, ragged
-from jaxpe.data.tokens.token_ids import (
-    DEFAULT_LENGTH,
-    LARGEST_VOCABULARY,
-    check_length,
-    check_table,
-)
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
+    LARGEST_VOCABULARY,
     Encode,
     all_that_occur,
-    fixed_encoder,
-    growing_encoder,
     most_frequent_first,
     refuse_undivided,
+    text_encoder,
     vocabulary_occurs,
 )
 
@@ -41,6 +35,8 @@ _DEFAULT = Choice(
     "the default for text: words and punctuation marks in lower case",
     "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`",
 )
+DEFAULT_LENGTH = 128
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, twice during construction
 _AT_ONCE = 1000  # documents per call; pretrained tokenizers encode them on all cores
 
 
@@ -49,8 +45,8 @@ class Tokenizer(NamedTuple):
 
     Attributes:
         name, exclude: fields `tokenizer` and `exclude` of `TokenCorpus`.
-        rows: function from texts and a length (None: entire texts) to ids without special tokens,
-            one sequence per text, as a list or a `Ragged`. Ids beyond the length may be missing.
+        rows: function from texts and a length (None: entire texts) to a `Ragged` of ids without
+            special tokens. Ids beyond the length may be missing.
         tokens: text of each id; a growing vocabulary gets longer with each call.
         prefix, suffix: ids of special tokens before and after each document.
         checksum: hash of everything that determines the ids of a text; the name of a tokenizer with
@@ -66,6 +62,11 @@ class Tokenizer(NamedTuple):
     exclude: tuple[int, ...] = ()
     checksum: str = ""
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def added(self) -> int:
+        """Number of special tokens that each document gets."""
+        return len(self.prefix) + len(self.suffix)
 
     def encode(
         self, texts: Any, *, length: int
@@ -130,57 +131,47 @@ def tokenize(
     array([[1, 0, 3],
            [1, 0, 2]], dtype=int32)
     """
-    check_length(length)
     name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
-    occurs = vocabulary_occurs(name)
     opened = open_tokenizer(name, special=special, progress=progress)
+    check_length(length, special=opened.added)
     rows = _all_rows(opened, corpus.documents, progress)
-    added = len(opened.prefix) + len(opened.suffix)
-    lengths = added + rows.lengths
-    longest = int(lengths.max(initial=0))
-    if longest <= added:
+    if not len(rows.values):
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
-    check_length(length, special=added)
-    choices = (*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else []))
-    tokens = _padded_corpus(
-        opened, rows, lengths, length, least=added + 1, name=corpus.name, choices=choices
-    )
-    if occurs:
-        ids, words = most_frequent_first(tokens.ids, tokens.mask, opened.tokens)
+    tokens = _padded_corpus(corpus.name, opened, rows, length)
+    choices = [*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else [])]
+    choices += tokens.choices
+    if vocabulary_occurs(name):
+        ids, counts = most_frequent_first(tokens.ids, tokens.mask, tokens.tokens)
         if tokenizer is None:
-            counts = np.bincount(ids[tokens.mask]).tolist()
-            refuse_undivided(dict(zip(words, counts, strict=True)), corpus.name)
-        choice = all_that_occur(name, len(words), ids.shape[1])
-        tokens = tokens._replace(ids=ids, choices=(*tokens.choices, choice))
-    else:
-        words = list(opened.tokens)
+            refuse_undivided(counts, corpus.name)
+        choices.append(all_that_occur(name, len(counts), ids.shape[1]))
+        tokens = tokens._replace(ids=ids, vocab_size=len(counts), tokens=list(counts))
     return tokens._replace(
-        vocab_size=len(words),
-        tokens=words,
+        choices=tuple(choices),
         group_labels=group_labels(corpus.groups),
         null_texts=corpus.null_texts,
     )
 
 
-def _padded_corpus(
-    opened: Tokenizer,
-    rows: Any,
-    lengths: Int[np.ndarray, " documents"],
-    length: int | None,
-    *,
-    least: int,
-    name: str,
-    choices: tuple[Choice, ...] = (),
-) -> TokenCorpus:
-    """Corpus of documents of ids, truncated and padded to one length, without a vocabulary."""
+def _padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | None) -> TokenCorpus:
+    """Corpus of encoded documents, truncated and padded to one length."""
+    lengths, choices = opened.added + rows.lengths, ()
     if length is None:
-        length, choice = _default_length(lengths, least=least)
-        choices = (*choices, choice)
+        length, choice = _default_length(lengths, least=opened.added + 1)
+        choices = (choice,)
     check_table(len(rows), length)
     ids, mask = _padded_ids(opened, rows, length)
-    longest, cut = int(lengths.max()), lengths > length
     return TokenCorpus(
-        name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices, cut=cut
+        name=name,
+        tokenizer=opened.name,
+        ids=ids,
+        mask=mask,
+        vocab_size=len(opened.tokens),
+        exclude=opened.exclude,
+        tokens=list(opened.tokens),
+        longest=int(lengths.max()),
+        choices=choices,
+        cut=lengths > length,
     )
 
 
@@ -214,17 +205,18 @@ def open_tokenizer(
     array([[1, 0, 2, 2]], dtype=int32)
     """
     name = os.fspath(tokenizer)
-    if vocabulary_occurs(name):
-        _refuse_special(tokenizer, special)
-        if vocabulary is None:
-            return Tokenizer(name, *growing_encoder(name), checksum=name)
-        tokens = list(vocabulary)
-        encode = fixed_encoder(name, tokens)
-        return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
-    if vocabulary is not None:
-        raise InputError(f"{tokenizer} has a fixed vocabulary; leave `vocabulary` out")
+    grows = vocabulary_occurs(name)
+    if special and (grows or name == "bytes"):
+        raise InputError(
+            f"the tokenizer {name!r} has no special tokens; leave `special` out, or pass a "
+            "vocab.txt or tokenizer.json"
+        )
+    if vocabulary is not None and not grows:
+        raise InputError(f"{name} has a fixed vocabulary; leave `vocabulary` out")
+    if grows:
+        checksum = name if vocabulary is None else _checksum([name, list(vocabulary)])
+        return Tokenizer(name, *text_encoder(name, vocabulary), checksum=checksum)
     if name == "bytes":
-        _refuse_special(tokenizer, special)
         return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
     opened = _pretrained_tokenizer(tokenizer, special)
     for choice in opened.choices:
@@ -262,70 +254,46 @@ def tokenizer_of_ids(
             raise InputError("`tokenizer=ids` does not set the number of ids; pass `vocab_size`")
         check_range("vocab_size", vocab_size, least=1, most=LARGEST_VOCABULARY)
         tokens = [f"id {number}" for number in range(vocab_size)]
-        opened = Tokenizer("ids", _bytes, tokens, checksum=f"ids {vocab_size}")
-    elif vocab_size is not None:
+        return Tokenizer("ids", _unchanged, tokens, checksum=f"ids {vocab_size}")
+    if vocab_size is not None:
         raise InputError(f"{name} has a fixed vocabulary; leave `vocab_size` out")
-    else:
-        opened = open_tokenizer(tokenizer, special=special)
-    rows = functools.partial(_ids_in_range, size=len(opened.tokens), name=opened.name)
-    return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
+    opened = open_tokenizer(tokenizer, special=special)
+    return opened._replace(rows=_unchanged, prefix=(), suffix=(), choices=())
 
 
 def id_corpus(
-    name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
+    name: str, rows: Any, opened: Tokenizer, *, length: int | None, **fields: Any
 ) -> TokenCorpus:
     """Corpus of documents of ids, truncated and padded to one length as in `tokenize`."""
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    checked = opened.rows(rows, length)
-    corpus = _padded_corpus(opened, checked, lengths, length, least=1, name=name)
-    tokens = list(opened.tokens)
-    return corpus._replace(tokens=tokens, vocab_size=len(tokens), **fields)
+    return _padded_corpus(name, opened, ragged(rows), length)._replace(**fields)
 
 
 def reads_ids(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer is from `tokenizer_of_ids`."""
-    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ids_in_range
+    return tokenizer.rows is _unchanged
 
 
-def _ids_in_range(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
-    """Ids unchanged, after a check that all ids within the length are in the vocabulary."""
-    ids = ragged(rows)
-    ids = ids if length is None else ids.cut(length)
-    lowest, highest = int(ids.values.min(initial=0)), int(ids.values.max(initial=0))
-    if lowest < 0 or highest >= size:
-        raise InputError(
-            f"a document has id {lowest if lowest < 0 else highest}, and {name} has {size:,}; pass "
-            "the tokenizer that made the ids, or a larger `vocab_size`"
-        )
-    return ids
+def _unchanged(rows: Any, length: int | None) -> Ragged:
+    """Documents that are ids already."""
+    return ragged(rows)
 
 
 def _pretrained_tokenizer(tokenizer: Source, special: bool) -> Tokenizer:
     opened = open_pretrained(tokenizer)
     prefix, suffix = opened.special_tokens() if special else ((), ())
     exclude = tuple(sorted({*prefix, *suffix, *opened.padding})) if special else ()
+
+    def rows(texts: list[str], length: int | None) -> Ragged:
+        return ragged([ids[:length] for ids in opened.encode(texts)])
+
+    checksum = _checksum([opened.text, prefix, suffix, exclude])
     return Tokenizer(
-        name=opened.name,
-        rows=opened.rows,
-        tokens=opened.tokens,
-        prefix=prefix,
-        suffix=suffix,
-        exclude=exclude,
-        checksum=_checksum([opened.text, prefix, suffix, exclude]),
-        choices=opened.choices,
+        opened.name, rows, opened.tokens, prefix, suffix, exclude, checksum, opened.choices
     )
 
 
 def _checksum(values: list[Any]) -> str:
     return f"{zlib.crc32(json.dumps(values).encode()):08x}"
-
-
-def _refuse_special(tokenizer: Source, special: bool) -> None:
-    if special:
-        raise InputError(
-            f"the tokenizer {tokenizer!r} has no special tokens; leave `special` out, "
-            "or pass a vocab.txt or tokenizer.json"
-        )
 
 
 def _bytes(texts: list[str], length: int | None) -> Ragged:
@@ -339,12 +307,26 @@ def _byte_text(byte: int) -> str:
     return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
 
 
+def check_length(length: int | None, *, special: int = 0) -> None:
+    """Raise `InputError` for a length below 2, or without room for text and special tokens."""
+    check_range("length", length, least=max(2, special + 1))
+
+
+def check_table(documents: int, length: int) -> None:
+    """Raise `InputError` if ids and mask do not fit into memory."""
+    check_bytes(
+        documents * length * _CELL,
+        what=f"length {length:,} of {documents:,} documents",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
+
+
 def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ragged:
     description = f"Tokenizing into {opened.name}"
     texts = iter(progress.track(documents, description, total=len(documents)))
     parts = []
     while batch := [*itertools.islice(texts, _AT_ONCE)]:
-        parts.append(ragged(opened.rows(batch, None)))
+        parts.append(opened.rows(batch, None))
     return joined(parts)
 
 
@@ -363,20 +345,22 @@ def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tu
 
 
 def _padded_ids(
-    opened: Tokenizer, rows: Sequence[Any] | Ragged, length: int
+    opened: Tokenizer, rows: Ragged, length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
-    """Ids and mask `[documents, length]` of rows, with special tokens added."""
-    first, last = len(opened.prefix), len(opened.suffix)
-    room = length - first - last
-    if not isinstance(rows, Ragged):  # cut first: concatenating entire rows costs more
-        rows = ragged([row[:room] for row in rows])
-    ids, mask = rows.padded(room)
-    check_ids(ids, len(opened.tokens), opened.name)
-    if not first + last:
+    """Ids and mask `[documents, length]` of rows, checked, with special tokens added."""
+    ids, mask = rows.padded(length - opened.added)
+    size, lowest, highest = len(opened.tokens), ids.min(initial=0), ids.max(initial=0)
+    if lowest < 0 or highest >= size:
+        raise InputError(
+            f"a document has id {lowest if lowest < 0 else highest}, and {opened.name} has "
+            f"{size:,}; pass the tokenizer that made the ids, or a larger `vocab_size`"
+        )
+    ids = ids.astype(np.int32, copy=False)
+    if not opened.added:
         return ids, mask
-    ends = first + mask.sum(axis=1)
+    first, last = len(opened.prefix), len(opened.suffix)
+    ends = first + mask.sum(axis=1, keepdims=True)
     ids = np.pad(ids, ((0, 0), (first, last)))
     ids[:, :first] = opened.prefix
-    for offset, token in enumerate(opened.suffix):
-        ids[np.arange(len(ids)), ends + offset] = token
-    return ids, np.arange(length) < ends[:, None] + last
+    np.put_along_axis(ids, ends + np.arange(last), np.array(opened.suffix, np.int32), axis=1)
+    return ids, np.arange(length) < ends + last

@@ -20,6 +20,8 @@ UNKNOWN = "[UNK]"
 UNKNOWNS = (UNKNOWN, "<unk>", "<UNK>")  # also in files of tokenizers
 DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
+# Counts are as long as the vocabulary; an id in the billions is a hash, not an id.
+LARGEST_VOCABULARY = 10_000_000
 
 # Runs longer than words: of Chinese and Japanese, of Thai, Lao, Burmese and Khmer, of any script.
 _RUN = re.compile(
@@ -62,7 +64,7 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
 
 def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
     """Vocabulary of counted tokens, most frequent first; a cut one ends with `"[UNK]"`."""
-    vocabulary = _most_frequent_first(counts)
+    vocabulary = sorted(counts, key=lambda token: (-counts[token], token))
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
     return vocabulary_with_unknown(vocabulary, max_vocab)
@@ -95,48 +97,44 @@ def sorted_vocabulary(tokens: Iterable[str]) -> list[str]:
     return sorted(tokens, key=lambda token: (token == UNKNOWN, token))
 
 
-def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
-    """Encoder of words or characters into the ids of a vocabulary.
+def text_encoder(
+    name: str, vocabulary: Sequence[str] | None = None
+) -> tuple[Encode, Sequence[str]]:
+    """Encoder of words, characters or k-mers, and the text of each id.
 
-    If the last token of the vocabulary is `"[UNK]"`, it replaces unknown tokens.
+    Args:
+        name: name of the tokenizer.
+        vocabulary: text of each id. If the last text is `"[UNK]"`, it replaces unknown tokens.
+            Default: tokens are numbered by first occurrence.
 
     Raises:
-        InputError: repeated tokens, or half of a surrogate pair. The encoder raises it for unknown
-            tokens if the vocabulary has no `"[UNK]"`.
+        InputError: an empty vocabulary, repeated tokens, or half of a surrogate pair. The encoder
+            raises it for unknown tokens if the vocabulary has no `"[UNK]"`.
     """
-    numbers = _Fixed(vocabulary)
-    if len(numbers) < len(vocabulary) or not numbers:
-        raise InputError("the vocabulary is empty or has a token twice; give each one line")
-    for token in numbers:
-        check_text(token, what=f"the vocabulary: {quoted(token)}", remedy="leave it out")
-    return _encoder(name, numbers)
+    numbers = _Growing() if vocabulary is None else _Fixed(vocabulary)
+    cut, number = _CUTS[name], numbers.__getitem__
 
+    def encode(texts: list[str], length: int | None) -> Ragged:
+        cuts = [cut(text, length) for text in texts]
+        lengths = np.fromiter(map(len, cuts), np.int64, len(cuts))
+        tokens = itertools.chain.from_iterable(cuts)
+        return Ragged(np.fromiter(map(number, tokens), np.int32, int(lengths.sum())), lengths)
 
-def growing_encoder(name: str) -> tuple[Encode, Sequence[str]]:
-    """Encoder that numbers words or characters by first occurrence, and the text of each id."""
-    numbers = _Growing()
-    return _encoder(name, numbers), numbers.tokens
+    return encode, numbers.tokens
 
 
 def most_frequent_first(
     ids: Int32[np.ndarray, "documents n"],
     mask: Bool[np.ndarray, "documents n"],
     tokens: Sequence[str],
-) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
-    """Ids of a growing encoder renumbered by frequency, and their vocabulary."""
-    counts = np.bincount(ids[mask])
-    occurring = {tokens[i]: i for i in np.flatnonzero(counts).tolist()}
-    vocabulary = _most_frequent_first(
-        dict(zip(occurring, counts[counts > 0].tolist(), strict=True))
-    )
+) -> tuple[Int32[np.ndarray, "documents n"], dict[str, int]]:
+    """Ids renumbered by descending frequency, then text, and the count of each token."""
+    counts = np.bincount(ids[mask]).tolist()
+    occurring = (i for i, count in enumerate(counts) if count)
+    order = sorted(occurring, key=lambda i: (-counts[i], tokens[i]))
     numbers = np.zeros(len(counts), np.int32)
-    numbers[[occurring[token] for token in vocabulary]] = np.arange(len(vocabulary))
-    return np.where(mask, numbers[ids], 0).astype(np.int32), vocabulary
-
-
-def _most_frequent_first(counts: Mapping[str, int]) -> list[str]:
-    """Tokens by descending frequency, then text."""
-    return sorted(counts, key=lambda token: (-counts[token], token))
+    numbers[order] = np.arange(len(order))
+    return np.where(mask, numbers[ids], 0), {tokens[i]: counts[i] for i in order}
 
 
 class _Growing(dict[str, int]):
@@ -156,8 +154,13 @@ class _Fixed(dict[str, int]):
     """Numbers of the tokens of a vocabulary."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        super().__init__(zip(vocabulary, range(len(vocabulary)), strict=True))
-        self._unknown = self.get(UNKNOWN) if vocabulary and vocabulary[-1] == UNKNOWN else None
+        self.tokens = list(vocabulary)
+        super().__init__((token, number) for number, token in enumerate(self.tokens))
+        if len(self) < len(self.tokens) or not self:
+            raise InputError("the vocabulary is empty or has a token twice; give each one line")
+        for token in self:
+            check_text(token, what=f"the vocabulary: {quoted(token)}", remedy="leave it out")
+        self._unknown = self[UNKNOWN] if self.tokens[-1] == UNKNOWN else None
 
     def __missing__(self, token: str) -> int:
         if self._unknown is None:
@@ -166,18 +169,6 @@ class _Fixed(dict[str, int]):
                 f"vocabulary, or end it with {UNKNOWN}"
             )
         return self._unknown
-
-
-def _encoder(name: str, numbers: dict[str, int]) -> Encode:
-    cut, number = _CUTS[name], numbers.__getitem__
-
-    def encode(texts: list[str], length: int | None) -> Ragged:
-        cuts = [cut(text, length) for text in texts]
-        lengths = np.fromiter(map(len, cuts), np.int64, len(cuts))
-        tokens = itertools.chain.from_iterable(cuts)
-        return Ragged(np.fromiter(map(number, tokens), np.int32, int(lengths.sum())), lengths)
-
-    return encode
 
 
 def _words(text: str, length: int | None) -> list[str]:
@@ -222,13 +213,9 @@ def _kmers(text: str, length: int | None, *, k: int, step: int) -> list[str]:
     return [text[start : start + k] for start in starts]
 
 
-_Cut = Callable[[str, int | None], Sequence[str]]
-_KMERS: dict[str, _Cut] = {
-    f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)
-}
-_CUTS: dict[str, _Cut] = {
+_CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {
     "words": _words,
     "characters": lambda text, length: text[:length],
     "codons": functools.partial(_kmers, k=3, step=3),
-    **_KMERS,
+    **{f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)},
 }
