@@ -13,9 +13,9 @@ from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
 from jaxpe.data.corpora.corpus import TokenBatch
-from jaxpe.data.corpora.load import check_fields
 from jaxpe.data.corpora.shards import Shard
-from jaxpe.data.formats.columns import ReadLog
+from jaxpe.data.corpora.sources import check_fields
+from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged, joined
 from jaxpe.data.tokens.tokenizers import Tokenizer
@@ -71,7 +71,7 @@ def token_batches(
             be read, or that has changed since it was read.
     """
     paths = [shard.path for shard in reading.shards]
-    check_fields(paths, reading.text_field, reading.group_field)
+    check_fields(paths, Fields(reading.text_field, reading.group_field, "group_field"))
 
     documents = _Documents(reading)
     if pool is not None:
