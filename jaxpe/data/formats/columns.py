@@ -116,7 +116,8 @@ def text_rows(
                 )
             log.null_texts += 1
             continue
-        _check_string(text, column, location)
+        if not isinstance(text, str) or len(text) > LARGEST_TEXT or not text.isascii():
+            _check_string(text, column, location)
         if fields.label is not None and fields.label not in record:
             raise missing_column(location, [*record], fields.label, fields.label_name)
         null_words += len(text) < 5 and text in _NULL_WORDS
@@ -256,9 +257,8 @@ def _check_string(value: Any, field: str, location: str) -> None:
             f"{location} has a text of {len(value):,} characters, and may have {LARGEST_TEXT:,}; "
             "cut longer documents"
         )
-    if not value.isascii():
-        remedy = "remove the document or repair its \\u escapes"
-        check_text(value, what=f"{location}: {quoted(field)}", remedy=remedy)
+    remedy = "remove the document or repair its \\u escapes"
+    check_text(value, what=f"{location}: {quoted(field)}", remedy=remedy)
 
 
 def _advice(location: str, columns: dict[str, list[Any]]) -> str:

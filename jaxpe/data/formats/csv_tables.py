@@ -9,7 +9,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columns import USUAL, ReadLog, Record, is_number
-from jaxpe.data.formats.files import LARGEST_TEXT, listed, quoted, text_lines, where
+from jaxpe.data.formats.files import LARGEST_TEXT, holds_byte, listed, quoted, text_lines, where
 
 _LONGEST_NAME = 30  # characters of the name of a column, where none has a usual one
 _QUOTED_FIELD = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -105,6 +105,8 @@ def _tab_dialect(path: str, tabs: int) -> _Dialect:
 
     They quote fields if every mark does, and if a field needs them or the header has them.
     """
+    if not holds_byte(path, b'"'):
+        return _Dialect("\t")
     how = "rename the file to .csv if they quote fields, write a .jsonl if they are text"
     lines: list[str] = []  # of one row
 
@@ -132,8 +134,6 @@ def _tab_dialect(path: str, tabs: int) -> _Dialect:
     except csv.Error:
         why = f"line {number:,} has one that quotes no field"
         return _Dialect("\t", False, (Choice("quotation marks", "text", why, how),))
-    if not first:
-        return _Dialect("\t")
     why = " and ".join(sorted(evidence)) or f"the field in line {first:,} does not need them"
     value = "quoting" if evidence else "text"
     return _Dialect("\t", bool(evidence), (Choice("quotation marks", value, why, how),))
