@@ -18,6 +18,7 @@ from jaxpe.data.corpora.stdlib import stdlib_documents
 from jaxpe.data.formats.columns import Fields, ReadLog, Row, chosen_column, missing_column
 from jaxpe.data.formats.files import (
     COMPRESSED,
+    SHOWN,
     STANDARD_INPUT,
     file_name,
     listed,
@@ -131,10 +132,15 @@ def chosen_fields(paths: Sequence[str], fields: Fields, log: ReadLog) -> Fields:
 
 
 def _first_records(paths: Sequence[str], columns: Any) -> Iterator[dict[str, Any]]:
+    """First rows of each file; of long values the beginning, which may be large otherwise."""
     number = max(_ROWS_PER_FILE, -(-_ROWS // max(1, len(paths))))
     for path in paths:
         records = read_records(path, columns, ReadLog(), SILENT)
-        yield from (record for _, record in itertools.islice(records, number))
+        for _, record in itertools.islice(records, number):
+            yield {
+                name: value[:SHOWN] if isinstance(value, str | bytes | list) else value
+                for name, value in record.items()
+            }
 
 
 def check_fields(paths: Sequence[str], fields: Fields) -> None:
@@ -193,7 +199,6 @@ def read_documents(
     progress: Progress,
 ) -> list[Row]:
     """Read the rows of all paths whose text is not blank, within memory."""
-
     chosen = chosen_fields(paths, fields, log)
 
     def rows() -> Iterator[Row]:

@@ -112,8 +112,8 @@ def _tab_dialect(path: str, tabs: int) -> _Dialect:
 
     def row_lines() -> Iterator[str]:
         for line in text_lines(path, SILENT):
-            if lines and tabs and line.count("\t") == tabs:
-                raise csv.Error("a line with all columns is a row, even between two lone marks")
+            if lines and tabs and lines[0].count("\t") == tabs == line.count("\t"):
+                raise csv.Error("lines with all columns are rows, even between two lone marks")
             lines.append(line)
             yield line
 
