@@ -273,6 +273,7 @@ WRITERS = {
         [("n", "text"), *enumerate(DOCUMENTS)], delimiter="\t", quoting=csv.QUOTE_NONNUMERIC
     ),
     "crlf": table(TABLE, delimiter="\t").replace("\n", "\r\n"),
+    "first": table([row[::-1] for row in TABLE], delimiter="\t"),
 }
 
 

@@ -200,9 +200,13 @@ def test_a_bin_of_32_bits_that_was_read_as_16():
     assert corpus.ids.tolist() == np.fromfile(WRONG / "u4.bin", "<u4").reshape(2, 20).tolist()
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [("<u4", "32"), ("<u2", None)])
-def test_the_bits_of_a_bin_by_its_zeros(tmp_path, dtype, bits):
-    ids = np.random.default_rng(0).integers(0, 50_000, 400)
+@pytest.mark.parametrize(
+    ("dtype", "most", "bits"),
+    [("<u4", 50_000, "32"), ("<u4", 4, "32"), ("<u4", 200_000, "32")]
+    + [("<u2", most, None) for most in (50_000, 4, 300)],
+)
+def test_the_bits_of_a_bin_by_its_content(tmp_path, dtype, most, bits):
+    ids = np.random.default_rng(0).integers(0, most, 400)
     ids.astype(dtype).tofile(tmp_path / "a.bin")
     corpus = load_tokens(tmp_path / "a.bin", length=100)
     np.testing.assert_array_equal(corpus.ids.reshape(-1), ids)

@@ -56,11 +56,9 @@ def columnar_classes(path: str, label: str) -> tuple[str, ...]:
     with _open_table(path) as table:
         content = (table.schema.metadata or {}).get(b"huggingface")
     file, remedy = Path(path).parent / "dataset_info.json", "write the dataset again"
-    value: Any = None
+    value: Any = {"info": read_json(file, remedy=remedy)} if file.is_file() else None
     if content is not None:
         value = parse_json(content, where=f"{path}, metadata", remedy=remedy)
-    elif file.is_file():
-        value = {"info": read_json(file, remedy=remedy)}
     for name in ("info", "features", label, "names"):
         value = value.get(name) if isinstance(value, dict) else None
     return tuple(map(str, value)) if isinstance(value, list) else ()
@@ -177,9 +175,8 @@ def _arrow(module: Any, file: io.FileIO) -> _Table:
 
 def _is_text(kind: Any) -> bool:
     types = require("pyarrow.types", extra="parquet")
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _is_ids(kind: Any) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import decimal
+import itertools
 import json
 import re
 import reprlib
@@ -146,12 +147,8 @@ def chosen_column(
     Raises:
         InputError: no column or several columns may be meant; the message shows values of each.
     """
-    columns: dict[str, list[Any]] = {}
-    for record in records:
-        for name in record:
-            columns.setdefault(name, [])
-    for name, values in columns.items():
-        values.extend(record.get(name) for record in records)
+    names = dict.fromkeys(itertools.chain.from_iterable(records))
+    columns = {name: [record.get(name) for record in records] for name in names}
     others = {name: values for name, values in columns.items() if name != fields.label}
     is_kind = _is_id_list if what == "ids" else _is_string
     usual = next((x for x in USUAL[what] if any(map(is_kind, others.get(x, ())))), None)
@@ -211,7 +208,7 @@ def is_number(cell: str) -> bool:
 
 def _kind(values: Sequence[Any]) -> str:
     """Content of a column: text, ids, number, or unclear (nothing, lists, objects, bytes)."""
-    present = [x for x in values if not (x is None or x in ("", []) or _is_null_word(x))]
+    present = [x for x in values if x not in (None, "", [], *_NULL_WORDS)]
     if not present:
         return "unclear"
     if all(isinstance(x, _NUMBERS) or (isinstance(x, str) and is_number(x)) for x in present):
@@ -219,10 +216,6 @@ def _kind(values: Sequence[Any]) -> str:
     if all(map(_is_id_list, present)):
         return "ids"
     return "text" if all(isinstance(x, (str, *_NUMBERS)) for x in present) else "unclear"
-
-
-def _is_null_word(value: Any) -> bool:
-    return isinstance(value, str) and value in _NULL_WORDS
 
 
 def _is_string(value: Any) -> bool:

@@ -44,7 +44,8 @@ def csv_records(
             of the names.
     """
     dialect = _dialect(path)
-    log.choices += dialect.choices
+    for choice in dialect.choices:
+        log.choose(choice)
     cells = _cells(path, dialect, progress)
     header = [name.strip() for name in next(cells, (0, []))[1]]
     names = sorted(header)

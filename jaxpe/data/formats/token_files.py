@@ -14,7 +14,8 @@ from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
 _AT_ONCE = 2**22  # ids per read
-_LOOKED_AT = 2**20  # 16-bit numbers that are looked at for zeros
+_LOOKED_AT = 2**20  # 16-bit numbers that are looked at
+_HIGH = 32  # the upper halves of ids below two million
 # llm.c writes a header of 256 numbers. The first one determines the type of the ids after it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
 _LLM_C_HEADER = 256 * 4
@@ -44,13 +45,27 @@ def map_id_blocks(
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
     """Read documents of ids from a memory map, many at once; they have no labels.
 
+    Documents are the rows of a matrix, or cut from a stream.
+
     Raises:
         InputError: a damaged file, or ids that are no integers.
     """
     with readable(path, Exception):  # NumPy's parser of headers raises errors of many types
         open_regular(path).close()
-        for block in _blocks(path, stream, log):
-            yield block, None
+        ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream, log)
+        if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
+            raise InputError(
+                f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
+                "[tokens] with numpy.save"
+            )
+        n = ids.shape[1] if ids.ndim == 2 else 1
+        rows = max(1, _AT_ONCE // max(1, n))
+        parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
+        if ids.ndim == 1:
+            blocks = _cut(parts, stream)
+        else:
+            blocks = (Ragged(x.reshape(-1), np.full(len(x), n, np.int64)) for x in parts)
+        yield from ((block, None) for block in blocks)
 
 
 def is_npy_matrix(path: str) -> bool:
@@ -76,22 +91,6 @@ def map_npy(path: str) -> np.ndarray:
             f"{path} cannot be read as an array of numbers: {reason(error)}; "
             "save one rectangular integer array [documents, n] with numpy.save"
         ) from error
-
-
-def _blocks(path: str, stream: Stream, log: ReadLog) -> Iterator[Ragged]:
-    """Rows of a matrix, or documents of a stream."""
-    ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream, log)
-    if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
-        raise InputError(
-            f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
-            "[tokens] with numpy.save"
-        )
-    n = ids.shape[1] if ids.ndim == 2 else 1
-    rows = max(1, _AT_ONCE // max(1, n))
-    parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
-    if ids.ndim == 1:
-        return _cut(parts, stream)
-    return (Ragged(part.reshape(-1), np.full(len(part), n, np.int64)) for part in parts)
 
 
 def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
@@ -134,10 +133,14 @@ def _raw_type(path: str, stream: Stream, log: ReadLog) -> str:
     """Type of the ids of a .bin that nothing names, by the vocabulary and the content."""
     if stream.vocab_size > 2**16:
         return "<u4"
-    high = np.fromfile(path, "<u2", _LOOKED_AT)[1::2]
-    if not len(high) or os.path.getsize(path) % 4 or high.any():
+    halves = np.fromfile(path, "<u2", _LOOKED_AT)
+    low, high = halves[::2], halves[1::2]
+    are_zero = len(high) > 0 and not high.any()
+    # Text has no such run of numbers; the first condition is for small vocabularies.
+    are_small = len(high) >= 64 and high.max() < _HIGH <= low.max()
+    if os.path.getsize(path) % 4 or not (are_zero or are_small):
         return "<u2"
-    why = "every second 16-bit number is 0, as in 32-bit ids below 65,536"
+    why = f"every second 16-bit number is {'0' if are_zero else f'below {_HIGH}'}"
     how = "save the ids with numpy.save, which names their type"
     log.choose(Choice("bits of an id", "32", why, how))
     return "<u4"
