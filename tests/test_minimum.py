@@ -44,7 +44,7 @@ COMMANDS = {
     ),
 }
 ELSEWHERE = {
-    "batch", "encodings", "golden", "export", "count", "inspect", "merge", "train", "compare",
+    "batch", "encodings", "golden", "count", "inspect", "merge", "train", "compare",
 }  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_every_module_can_be_imported():
     names = [module.name for module in pkgutil.walk_packages(jaxpe.__path__, "jaxpe.")]
     assert {
         "jaxpe.cli",
-        "jaxpe.data.tfds_corpus.builder",
+        "jaxpe.data.formats.table",
         "jaxpe.geometry.distances.stress",
     } <= set(names)
     for name in names:
@@ -127,9 +127,8 @@ def test_golden(run, tmp_path):
     assert np.load(tmp_path / "golden.npz")["version"] == 1
 
 
-def test_export_count_and_merge(run, tmp_path):
-    run("export", "{films} {out}/dataset")
-    run("count", f"{{out}}/dataset {COUNT} --out {{out}}/many")
+def test_count_and_merge(run, tmp_path):
+    run("count", f"{{films}} {COUNT} --out {{out}}/many")
     (tmp_path / "few.txt").write_text("good word1\nbad word2 word3\nbad\ngood\n")
     words = f"{COUNT} --vocab {{out}}/many/vocabulary.json"
     run("count", f"{{out}}/few.txt {words} --out {{out}}/few")

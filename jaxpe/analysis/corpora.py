@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import short_names

@@ -33,7 +33,6 @@ COMMANDS = {
     "rope": "say what each layer of a model does with positions, and where programs disagree",
     "golden": "write what a model's layers do at given positions, to test any implementation",
     "batch": "check the positions, padding, masks and losses of training batches",
-    "export": "write a corpus as a TFDS dataset",
     "count": "count the tokens at each position of any number of documents",
     "merge": "add counts of different documents, such as from several machines",
     "audit": "evaluate every published statement on a corpus and a model",

@@ -3,7 +3,6 @@
 from jaxpe._core.options import Choice
 from jaxpe.data.corpora import synthetic
 from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus
-from jaxpe.data.corpora.export import export_corpus, open_corpus
 from jaxpe.data.corpora.groups import (
     NeighbourSimilarity,
     containment_groups,
@@ -26,8 +25,8 @@ __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
     "NeighbourSimilarity", "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch",
     "TokenCorpus", "Tokenizer", "check_data_dir", "containment_groups", "count_triggers",
-    "dependent_groups", "export_corpus", "find_shards", "hold_out", "load_corpus",
-    "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity", "open_corpus",
+    "dependent_groups", "find_shards", "hold_out", "load_corpus",
+    "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity",
     "open_tokenizer", "relative_distance", "sequence_pairs", "sequence_task", "synthetic",
     "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "zipf_drift",
     "zipf_stationary",

@@ -128,12 +128,10 @@ EXEMPT = {
         ),
         **dict.fromkeys(
             (
-                "export_corpus",
                 "find_shards",
                 "load_corpus",
                 "load_labelled",
                 "load_tokens",
-                "open_corpus",
             ),
             FILES,
         ),

@@ -209,7 +209,7 @@ def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, tex
     assert "n/a to n/a" not in out
 
 
-@pytest.mark.parametrize("words", [("--help",), ("report", "--help"), ("export", "--help")])
+@pytest.mark.parametrize("words", [("--help",), ("report", "--help")])
 def test_help(command, words):
     code, out, _ = command(*words)
     assert code == 0
@@ -225,16 +225,6 @@ def test_lapack_has_a_share_of_the_processors_unless_told(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     set_environment(small_programs=False)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
-
-
-@pytest.mark.usefixtures("quick")
-def test_export_and_report_on_the_export(command, poems, tmp_path):
-    code, out, err = command("export", poems, tmp_path / "dataset")
-    assert code == 0, err
-    assert "Exported 300 documents" in out
-    code, out, err = command("report", tmp_path / "dataset", *SMALL, "--out", tmp_path / "out")
-    assert code == 0, err
-    assert "300 documents" in out
 
 
 OVERVIEW = ("--about", "overview", "--dim", 16, "--heads", 2, "--head-dim", 8)
@@ -442,14 +432,6 @@ def test_a_folder_that_another_process_writes_into_is_refused(command, poems, tm
             assert f"another run is writing into {out}" in err
         other.communicate("done\n")
     assert {path.name for path in out.iterdir()} == {".lock"}
-
-
-def test_an_export_onto_a_full_disk_is_one_line(command, poems, tmp_path):
-    with small_disk(1000):
-        code, out, err = command("export", poems, tmp_path / "dataset")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert str(tmp_path / "dataset") in err
-    assert [path.name for path in tmp_path.iterdir()] == ["poems.txt"]
 
 
 @pytest.mark.usefixtures("quick")

@@ -12,7 +12,7 @@ import pytest
 
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
-from jaxpe.data.formats import columnar
+from jaxpe.data.formats import columns
 
 TEXTS = ["The fog comes", 'on "little", cat feet', " ", "naïve — 猫", "It sits"]
 LABELS = ["yes", "no", "no", "no", "yes"]
@@ -72,19 +72,40 @@ def test_labels_and_groups(tmp_path, name):
 def test_what_cannot_be_text(tmp_path, name):
     columns = {"n": range(2), "tags": [["a"], ["b"]], "bytes": [b"a", b"b"], "half": ["a", "b"]}
     path = write(tmp_path / name, columns | {"other": ["c", "d"]})
-    for field, kind in (("n", "int64"), ("tags", "list<"), ("bytes", "binary")):
-        message = (
-            rf"column '{field}' is of type {kind}.*pass one of 'half', 'other' as `text_field`"
-        )
-        fails(path, message, text_field=field)
+    for field in ("n", "tags", "bytes"):
+        fails(path, rf"row 0: '{field}' is .*, not a string.* `text_field`", text_field=field)
     fails(path, r"no column 'z'; pass one of 'n', 'tags'", text_field="z")
-    fails(path, "not clear which column holds the text")
-    fails(path, "the label is a list", load_labelled, text_field="half", label_field="tags")
+    fails(path, r"which column holds the text: 'n' \(0, 1\), .*'half' \('a', 'b'\), 'other'")
+    fails(path, "the label, a list", load_labelled, text_field="half", label_field="tags")
     fails(path, "no column 'z'", load_labelled, text_field="half", label_field="z")
     fails(write(tmp_path / name, {"n": range(2)}), "not clear which column")
-    message = "'text' is of type int64, not string; write a column of strings"
-    fails(write(tmp_path / name, {"text": range(2)}), message)
-    assert load_corpus(write(tmp_path / name, columns)).documents == ["a", "b"]
+    fails(write(tmp_path / name, {"text": range(2)}), r"not clear which column .*'text' \(0, 1\)")
+
+
+UNCLEAR = {
+    "list<string>": [["a"], ["b"]],
+    "struct": [{"text": "a"}, {"text": "b"}],
+    "binary": [b"a", b"b"],
+    "null": pa.nulls(2),
+    "string": pa.nulls(2, pa.string()),
+}
+CLEAR = {
+    "number": [1.5, 2.5],
+    "boolean": [True, None],
+    "time": pa.array([2**62 + 1, 1], pa.timestamp("ns", tz="Nowhere/Land")),
+    "date": pa.array([1, 2], pa.date32()),
+    "decimal": pa.array([1, 2], pa.decimal128(5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_only_strings_are_text_beside_numbers_alone(tmp_path, name):
+    for kind, values in UNCLEAR.items():
+        path = write(tmp_path / name, {"id": ["a1", "a2"], kind: values})
+        fails(path, rf"not clear which column holds the text: 'id' \('a1', 'a2'\), '{kind}' ")
+        assert load_corpus(path, text_field="id").documents == ["a1", "a2"]
+    path = write(tmp_path / name, {"body": ["x", "y"], **CLEAR})
+    assert load_corpus(path).documents == ["x", "y"]
 
 
 def test_two_columns_of_one_name(tmp_path):
@@ -118,7 +139,7 @@ def test_text_that_is_not_utf8(tmp_path):
 
 
 def test_a_long_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(columnar, "LARGEST_TEXT", 10)
+    monkeypatch.setattr(columns, "LARGEST_TEXT", 10)
     path = write(tmp_path / "x.parquet", {"text": ["a", "b" * 11]})
     fails(path, r"row 1 has a text of 11 characters, and may have 10")
 

@@ -91,12 +91,15 @@ BAD = {
     "list.jsonl": (b'["a"]\n', r"line 1: a JSON list, not an object"),
     "key.jsonl": (
         b'{"text": "a"}\n\n{"body": 1}\n',
-        r"line 3: 'text' is .*missing; pass `skip_nulls=True`",
+        r"line 3: 'text' is .*missing .*; pass `skip_nulls=True`",
     ),
-    "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null or missing"),
+    "null.jsonl": (b'{"text": null}\n', r"not clear which column holds the text: 'text' \(null\)"),
     "half.jsonl": (b'{"text": "\\ud800"}\n', r"line 1: 'text' holds half of a surrogate"),
-    "two.csv": (b"title,body\na,b\n", r"which column holds the text.*'title', 'body'.*text_field"),
-    "two.jsonl": (b'{"title":"a","body":"b"}\n', r"line 1: .*which column.*'title', 'body'"),
+    "two.csv": (
+        b"title,body\na,b\n",
+        r"which column holds the text: 'title' \('a'\), 'body' .*text_field",
+    ),
+    "two.jsonl": (b'{"title":"a","body":"b"}\n', r"which column.*'title' \('a'\), 'body' \('b'\)"),
     "ragged.csv": (b"text,label\na,1\nb,c,1\n", r"ragged\.csv, line 3: 3 fields, .*names 2"),
     "quote.csv": (b'text\n"a\nb\n', r"quote\.csv, line 3: unexpected end of data"),
     "x.pdf": (b"a\nb\n", r"x\.pdf: unknown kind of file; pass paths, .* of \.txt, \.tsv, \.csv"),
@@ -197,7 +200,7 @@ def test_messages_show_little_of_a_hostile_file(tmp_path):
     (tmp_path / "wide.jsonl").write_text(json.dumps({"x" * 10**6: ["a" * 10**6]}) + "\n")
     fails(tmp_path / "wide.jsonl", r"no column 'z'; pass one of 'x*'\.\.\.", text_field="z")
     (tmp_path / "deep.jsonl").write_text('{"text": ' + "[" * 500 + "]" * 500 + "}\n")
-    fails(tmp_path / "deep.jsonl", r"line 1: 'text' is a JSON list, not a string")
+    fails(tmp_path / "deep.jsonl", r"which column holds the text: 'text' \(\[\[\[")
     (tmp_path / "deeper.jsonl").write_text('{"text": ' + "[" * 10**6)
     fails(tmp_path / "deeper.jsonl", r"line 1 is not JSON \(nested too deeply\)")
 
@@ -270,6 +273,7 @@ WRITERS = {
         [("n", "text"), *enumerate(DOCUMENTS)], delimiter="\t", quoting=csv.QUOTE_NONNUMERIC
     ),
     "crlf": table(TABLE, delimiter="\t").replace("\n", "\r\n"),
+    "first": table([row[::-1] for row in TABLE], delimiter="\t"),
 }
 
 
@@ -467,27 +471,41 @@ def test_standard_input_that_is_compressed(monkeypatch, encoding):
 
 
 TURNS = [{"role": "user", "content": 'hi "all"'}, {"role": "tool"}, {"role": "bot", "content": "é"}]
+PARTS = [{"type": "text", "text": 'hi "all"'}, {"type": "image", "url": "x"}]
 CHATS = {
     "messages": TURNS,
     "conversations": [{"from": turn["role"], "value": turn.get("content")} for turn in TURNS],
+    "parts": [{"role": "user", "content": PARTS}, {"role": "bot", "content": "é"}],
+    "it's": [{"role": "user", "content": ['hi "all"', "é"]}],
 }
 
 
+def texts_in(value):
+    """Every text of a chat, in order."""
+    if isinstance(value, list):
+        return [text for item in value for text in texts_in(item)]
+    if isinstance(value, dict):
+        named = (value[key] for key in ("content", "text", "value") if key in value)
+        return [text for item in named for text in texts_in(item)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="runs the command of the message, with jq")
 @pytest.mark.parametrize("field", CHATS)
 @pytest.mark.parametrize("more", [{}, {"id": "x1"}], ids=["alone", "id"])
 def test_turns_of_a_chat_name_a_command_that_makes_text(tmp_path, field, more):
-    path = tmp_path / "chat.jsonl"
-    path.write_text((json.dumps({**more, field: CHATS[field]}) + "\n") * 2)
-    with pytest.raises(InputError, match=r"line 1: .*jq -c '(.*)'") as caught:
-        load_corpus(path)
-    with pytest.raises(InputError, match=r"jq -c"):
-        load_corpus(path, text_field=field)
-    if more:
-        assert load_corpus(path, text_field="id").documents == ["x1", "x1"]
-    if shutil.which("jq"):
+    path = tmp_path / "my chat.jsonl"
+    lines = [json.dumps({**more, field: chat}) + "\n" for chat in (CHATS[field], [], CHATS[field])]
+    assert "\n".join(texts_in(CHATS[field])) == 'hi "all"\né'
+    for options in ({}, {"text_field": field}):
+        path.write_text("".join(lines if options else lines[1:] + lines[:1]))
+        with pytest.raises(InputError, match=r"make one: jq -c '(.*)'") as caught:
+            load_corpus(path, **options)
         command = str(caught.value).partition("make one: ")[2]
         subprocess.run(command, shell=True, check=True, cwd=tmp_path)
         assert load_corpus(tmp_path / "texts.jsonl").documents == ['hi "all"\né'] * 2
+    if more:
+        assert load_corpus(path, text_field="id").documents == ["x1"] * 3
 
 
 def test_a_row_that_repeats_a_word_of_the_header_is_data(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.formats.columns import ReadLog
-from tests.data.test_shards import write_records
 
 TEXTS = ["a b", None, "c d", None, " ", "e f"]
 KEPT = ["a b", "c d", "e f"]
@@ -33,8 +32,6 @@ def write(path):
             table = pa.Table.from_pylist(RECORDS)
             with pa.ipc.new_stream(path, table.schema) as writer:
                 writer.write_table(table, 2)
-        case "x.array_record":
-            write_records(path, [json.dumps(record).encode() for record in RECORDS])
     return path
 
 
@@ -49,7 +46,7 @@ FIRST = {
 @pytest.mark.parametrize("name", FIRST)
 def test_null_texts(tmp_path, name):
     path = write(tmp_path / name)
-    message = rf"{FIRST[name]}: 'text' is null or missing; pass `skip_nulls=True`"
+    message = rf"{FIRST[name]}: 'text' is null or missing .*; pass `skip_nulls=True`"
     for read in (load_corpus, load_tokens, load_labelled):
         with pytest.raises(InputError, match=message):
             read(path)
@@ -61,7 +58,7 @@ def test_null_texts(tmp_path, name):
     assert labelled.corpus.null_texts == 2
 
 
-@pytest.mark.parametrize("name", [*FIRST, "x.array_record"])
+@pytest.mark.parametrize("name", FIRST)
 def test_null_texts_of_shards(tmp_path, name):
     (shard,) = find_shards([write(tmp_path / name)])
     with pytest.raises(InputError, match="is null or missing"):
@@ -72,18 +69,9 @@ def test_null_texts_of_shards(tmp_path, name):
     assert log.null_texts == 2
 
 
-def test_a_fault_behind_the_first_null_row_is_told_later(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"text": "a"}\n{"text": null}\nno JSON\n')
-    with pytest.raises(InputError, match="line 2: "):
-        load_corpus(path)
-    with pytest.raises(InputError, match="line 3 is not JSON"):
-        load_corpus(path, skip_nulls=True)
-
-
 def test_a_column_that_no_row_has(tmp_path):
     path = write(tmp_path / "null.jsonl")
     with pytest.raises(InputError, match="no column 'body'"):
         load_corpus(path, text_field="body")
-    with pytest.raises(InputError, match="'body' is null or missing in this and all 6 rows"):
+    with pytest.raises(InputError, match="'body' is null or missing in all 6 rows"):
         load_corpus(path, text_field="body", skip_nulls=True)

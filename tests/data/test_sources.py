@@ -1,7 +1,8 @@
 """Sources: folders, patterns, several files, and datasets of TFDS and Hugging Face with splits."""
 
-import functools
+import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.corpora.sources import held_out_split, source_name, source_paths
-from tests.data.test_shards import write_records
-
-NAMES = ["world", "arts"]  # not in alphabetic order
-ROWS = {
-    "train": [("news of the day", 0), ("a painting", 1), ("a war", 0)],
-    "validation": [("a poem", 1), ("a vote", 0)],
-    "test": [("the opera", 1), ("the border", 0)],
-}
-TEXTS = {split: [text for text, _ in rows] for split, rows in ROWS.items()}
+from tests.data.tfds_builder import NAMES, ROWS, TEXTS, tfds_folder
 
 
 def huggingface_table(rows):
@@ -74,41 +67,6 @@ def lines_folder(folder):
         lines = "".join(json.dumps(row) + "\n" for row in objects)
         (folder / f"{split}.jsonl").write_text(lines)
     return folder
-
-
-@functools.cache  # TFDS registers a class of a name once
-def news():
-    """A builder of TFDS, as a project of its own defines one."""
-    import tensorflow_datasets as tfds
-
-    class News(tfds.core.GeneratorBasedBuilder):
-        VERSION = tfds.core.Version("1.0.0")
-
-        def __init__(self, *, features=(), **options):
-            own = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(names=NAMES)}
-            self.kinds = dict(features) or {**own, "number": np.int32}
-            super().__init__(**options)
-
-        def _info(self):
-            kinds = tfds.features.FeaturesDict(self.kinds)
-            return tfds.core.DatasetInfo(builder=self, features=kinds, disable_shuffling=True)
-
-        def _split_generators(self, manager):
-            return {split: self._generate_examples(rows) for split, rows in ROWS.items()}
-
-        def _generate_examples(self, rows):
-            for number, (text, label) in enumerate(rows):
-                values = {"text": text, "title": text.upper(), "label": label, "number": number}
-                yield number, {name: values[name] for name in self.kinds}
-
-    return News
-
-
-def tfds_folder(folder, **features):
-    """As `tfds build --file_format=array_record` writes it."""
-    builder = news()(features=features, data_dir=str(folder), file_format="array_record")
-    builder.download_and_prepare()
-    return Path(builder.data_path)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +176,7 @@ def test_features_of_tfds_that_are_text(tmp_path):
     features = {"title": tfds.features.Text(), "number": np.int32}
     one = tfds_folder(tmp_path / "one", **features)
     assert load_corpus(one).documents == [text.upper() for text in TEXTS["train"]]
-    with pytest.raises(InputError, match="feature 'number' is no text; pass one of 'title'"):
+    with pytest.raises(InputError, match=r"row 0: 'number' is .*, not a string"):
         load_corpus(one, text_field="number")
     with pytest.raises(InputError, match=r"no column 'label'; pass one of .*'title'"):
         load_labelled(one)
@@ -228,22 +186,24 @@ def test_features_of_tfds_that_are_text(tmp_path):
 
 
 def test_records_without_their_dataset(tmp_path):
-    folder = tfds_folder(tmp_path)
-    (shard,) = folder.glob("*-train*")
+    (shard,) = tfds_folder(tmp_path).glob("*-train*")
     alone = tmp_path / "alone"
     alone.mkdir()
     for name in (shard.name, "x.array_record"):
         (alone / name).write_bytes(shard.read_bytes())
-    for source in (shard, alone / shard.name):
+    for source in (shard, alone / shard.name, alone / "x.array_record"):
         with pytest.raises(InputError, match=r"unknown kind of file; .*folder of a TFDS"):
             load_corpus(source)
-    with pytest.raises(
-        InputError,
-        match=r"record 0 .*: it is a serialized example; .*\.json",
-    ):
-        load_corpus(alone / "x.array_record")
-    write_records(alone / "x.array_record", [b"\nto be", b"\n\nor not"])
-    assert load_corpus(alone / "x.array_record").documents == ["\nto be", "\n\nor not"]
+
+
+def test_a_dataset_whose_records_are_damaged(tmp_path):
+    folder = tfds_folder(tmp_path)
+    (shard,) = folder.glob("*-train*")
+    content = shard.read_bytes()
+    shard.write_bytes(content[:100] + bytes(len(content) - 100))
+    for read in (load_corpus, load_tokens, load_labelled):
+        with pytest.raises(InputError, match=r"cannot be read: .*check that it is complete"):
+            read(folder)
 
 
 def test_a_dataset_in_another_format(tmp_path):
@@ -252,6 +212,94 @@ def test_a_dataset_in_another_format(tmp_path):
     info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
     with pytest.raises(InputError, match=r"holds tfrecord files; build .*='array_record', or"):
         load_corpus(folder)
+
+
+def poems(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        content = f"{name}\nto be\n".encode()
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "split"),
+    [
+        ("en_train.txt", "en_test.txt", "test"),
+        ("Train.txt", "Test.txt", "test"),
+        ("training-0.txt", "valid-0.txt", "valid"),
+        ("imdb.train.txt", "imdb.dev.txt", "dev"),
+        ("my train.txt.gz", "my EVAL.txt", "eval"),
+    ],
+)
+def test_splits_are_words_in_the_names_of_files(tmp_path, train, test, split):
+    folder = poems(tmp_path / "x", train, test)
+    corpus = load_corpus(folder)
+    assert corpus.documents == [train, "to be"]
+    assert load_corpus(folder, split=split).documents == [test, "to be"]
+    assert load_corpus(corpus.choices[0].how.removeprefix("pass ")).documents == [test, "to be"]
+    assert held_out_split(str(folder)) == split
+
+
+def test_words_within_words_are_no_splits(tmp_path):
+    folder = poems(tmp_path / "x", "contest.txt", "restrained.txt")
+    assert len(load_corpus(folder).documents) == 4
+
+
+def test_a_file_beside_its_compressed_copy_is_refused(tmp_path):
+    folder = poems(tmp_path / "x", "a.txt", "a.txt.gz", "b.txt")
+    for source in (folder, folder / "*", [folder / "a.txt.gz", folder / "a.txt"]):
+        with pytest.raises(InputError, match="seem to be one file, of which one is compressed"):
+            source_paths(source)
+    assert len(source_paths([folder / "a.txt.gz", folder / "b.txt"])) == 2
+
+
+def test_a_clone_of_a_hub_dataset_is_the_folder_of_its_files(tmp_path):
+    clone = tmp_path / "clone"
+    (clone / ".git").mkdir(parents=True)
+    poems(clone / ".git", "hidden.txt")
+    (clone / "README.md").write_text("# A dataset")
+    parquet_folder(clone / "data")
+    (clone / "images").mkdir()
+    assert load_corpus(clone).documents == TEXTS["train"]
+    assert load_corpus(clone, split="test").documents == TEXTS["test"]
+    assert held_out_split(str(clone)) == "validation"
+    assert len(source_paths(clone / "**")) == 2
+    poems(clone / "more" / "deep", "a.txt")
+    with pytest.raises(
+        InputError, match=r"no files of its own; pass one of its folders 'data', 'more'"
+    ):
+        load_corpus(clone)
+
+
+def test_two_stars_do_not_follow_links_to_folders(tmp_path):
+    folder = poems(tmp_path / "x", "a.txt", ".hidden.txt")
+    poems(folder / "b", "b.txt")
+    poems(folder / ".git", "c.txt")
+    for name in ("one", "two"):
+        (folder / name).symlink_to(folder)
+    for pattern in ("**/*.txt", "**/*", "**"):
+        names = [Path(path).name for path in source_paths(folder / pattern)]
+        assert names == ["a.txt", "b.txt"], pattern
+    assert [Path(path).name for path in source_paths(folder / "one" / "*.txt")] == ["a.txt"]
+    assert [Path(path).name for path in source_paths(folder / ".hid*")] == [".hidden.txt"]
+
+
+def test_links_and_pipes_of_a_folder_are_refused_by_name(tmp_path):
+    for name, message in {
+        "link": r"b\.txt is a link to .*, which does not exist; fetch",
+        "pipe": r"b\.txt is not a regular file",
+        "device": r"b\.txt is not a regular file",
+    }.items():
+        folder = poems(tmp_path / name, "a.txt")
+        if name == "pipe":
+            os.mkfifo(folder / "b.txt")
+        else:
+            (folder / "b.txt").symlink_to("/dev/zero" if name == "device" else folder / "none")
+        for source in (folder, folder / "*.txt", folder / "**/*.txt", folder / "b.txt"):
+            for read in (load_corpus, load_tokens, lambda path: find_shards([path])):
+                with pytest.raises(InputError, match=message):
+                    read(source)
 
 
 def test_published_splits(tmp_path):

@@ -1,6 +1,9 @@
 """Token files of trainers: the same documents from each, damage in one line."""
 
 import json
+import os
+import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +11,8 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats import token_files
-from jaxpe.data.formats.columns import Fields, ReadLog
-from jaxpe.data.formats.table import holds_ids, id_blocks
+from jaxpe.data.formats.columns import ReadLog
+from jaxpe.data.formats.table import holds_ids
 from jaxpe.data.formats.token_files import Stream
 
 pa = pytest.importorskip("pyarrow")
@@ -72,8 +75,8 @@ WRITERS = {
 
 def read(path, field="input_ids", stream=Stream(separator=EOT)):  # noqa: B008
     field = field if str(path).endswith(("parquet", "arrow")) else None
-    blocks = id_blocks(str(path), Fields(field, None), stream, ReadLog())
-    return rows_of(blocks)
+    (shard,) = find_shards([path])
+    return rows_of(shard.id_blocks(text_field=field, stream=stream))
 
 
 def rows_of(blocks):
@@ -123,10 +126,10 @@ def test_which_column_holds_ids(tmp_path):
     assert holds_ids(path, "input_ids")
     assert not holds_ids(path)  # there is text
     assert not holds_ids(path, "text")
-    with pytest.raises(InputError, match="'text' holds no lists of integers; pass one of 'input_i"):
+    with pytest.raises(InputError, match="column 'text' holds no lists of integers"):
         read(path, field="text")
     pq.write_table(pa.table({"a": [[1]], "b": [[2]]}), path)
-    with pytest.raises(InputError, match="not clear which column holds the ids; pass one of 'a'"):
+    with pytest.raises(InputError, match=r"which column holds the ids: 'a' \(\[1\]\)"):
         read(path, field=None)
 
 
@@ -134,12 +137,15 @@ def test_rows_and_ids_that_are_null(tmp_path):
     rows = pa.table({"ids": pa.array([[1], None, [2, 3]], pa.list_(pa.int32())), "by": [*"xyz"]})
     pq.write_table(rows, tmp_path / "a.parquet")
     path, log = str(tmp_path / "a.parquet"), ReadLog()
-    with pytest.raises(InputError, match="'ids' is null in 1 of them; pass `skip_nulls=True`"):
-        read(path, field=None)
-    fields = Fields(None, "by", skip_nulls=True)
-    ((ids, by),) = id_blocks(path, fields, Stream(), log)
+    with pytest.raises(
+        InputError, match="'ids' is null or missing in 1 of them; pass `skip_nulls=True`"
+    ):
+        read(path, field="ids")
+    (shard,) = find_shards([path])
+    options = {"text_field": "ids", "group_field": "by", "skip_nulls": True}
+    ((ids, by),) = shard.id_blocks(**options, stream=Stream(), log=log)
     assert ([row.tolist() for row in ids], by) == ([[1], [2, 3]], ["x", "z"])
-    assert (log.text, log.null_texts) == ("ids", 1)
+    assert log.null_texts == 1
     pq.write_table(pa.table({"ids": [[1, None]]}), path)
     with pytest.raises(InputError, match="rows 0 to 0: 1 ids are null"):
         read(path, field=None)
@@ -183,6 +189,57 @@ def test_a_corpus_of_ids_of_different_lengths(tmp_path):
     assert (corpus.vocab_size, corpus.longest, corpus.tokenizer) == (10, 5, "ids")
     named = load_tokens(path, tokenizer="bytes")
     assert named.tokens == open_tokenizer("bytes").tokens
+
+
+WRONG = Path(os.environ.get("JAXPE_DATA_DIR", "none")) / "wrong_cases"
+
+
+@pytest.mark.skipif(not WRONG.exists(), reason="a file that people had")
+def test_a_bin_of_32_bits_that_was_read_as_16():
+    corpus = load_tokens(WRONG / "u4.bin", length=20)
+    assert corpus.ids.tolist() == np.fromfile(WRONG / "u4.bin", "<u4").reshape(2, 20).tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most", "bits"),
+    [("<u4", 50_000, "32"), ("<u4", 4, "32"), ("<u4", 200_000, "32")]
+    + [("<u2", most, None) for most in (50_000, 4, 300)],
+)
+def test_the_bits_of_a_bin_by_its_content(tmp_path, dtype, most, bits):
+    ids = np.random.default_rng(0).integers(0, most, 400)
+    ids.astype(dtype).tofile(tmp_path / "a.bin")
+    corpus = load_tokens(tmp_path / "a.bin", length=100)
+    np.testing.assert_array_equal(corpus.ids.reshape(-1), ids)
+    assert [c.value for c in corpus.choices if c.setting == "bits of an id"] == [bits] * bool(bits)
+
+
+@pytest.mark.parametrize(("code", "dtype"), [(4, "<i4"), (5, "<i8"), (8, "<u2")])
+def test_the_idx_of_megatron_names_the_type(tmp_path, code, dtype):
+    ids = np.arange(1, 401)
+    ids.astype(dtype).tofile(tmp_path / "a.bin")
+    index = tmp_path / "a.idx"
+    index.write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, code, 4) + bytes(99))
+    corpus = load_tokens(tmp_path / "a.bin", length=100)
+    assert (corpus.ids.reshape(-1).tolist(), corpus.choices) == (ids.tolist(), ())
+    for damaged in (b"", b"MMIDIDX\0\0" + struct.pack("<QB", 1, 7), b"TNTIDX" + bytes(20)):
+        index.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.idx does not say a type of integers"):
+            load_tokens(tmp_path / "a.bin")
+
+
+def test_a_bin_of_litdata_is_refused(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"LITPKDS" + bytes(9) + stream_of("<u2").tobytes())
+    with pytest.raises(InputError, match="is a file of LitData"):
+        load_tokens(tmp_path / "a.bin")
+
+
+def test_the_column_of_ids_is_one_for_all_files(tmp_path):
+    for name, columns in {"a": ["input_ids", "labels"], "b": ["labels"]}.items():
+        pq.write_table(pa.table({x: [[1, 2], [3]] for x in columns}), tmp_path / f"{name}.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet, .*'input_ids' is null or missing in 2 of"):
+        load_tokens(tmp_path)
+    corpus = load_tokens(tmp_path, skip_nulls=True)
+    assert (corpus.ids.tolist(), corpus.null_texts) == ([[1, 2], [3, 0]], 2)
 
 
 def test_a_file_that_is_cut(tmp_path):

@@ -184,38 +184,6 @@ def test_ids(tmp_path):
     assert read > 0
 
 
-def write_records(path, records, options="group_size:1"):
-    from array_record.python import array_record_module
-
-    writer = array_record_module.ArrayRecordWriter(str(path), options)
-    for record in records:
-        writer.write(record)
-    writer.close()
-
-
-def used(content):
-    """A file without most of the padding, which no change would be noticed in, and the rest."""
-    return content[:400], content[400:65536], content[65536:66000], content[66000:]
-
-
-@pytest.mark.parametrize("options", ["group_size:1", "group_size:3,transpose:true"])
-def test_records(tmp_path, options):
-    path = tmp_path / "a.array_record"
-    write_records(path, [text.encode() for text in TEXTS], options)
-    first, padding, last, rest = used(path.read_bytes())
-    whole, read = path.read_bytes(), 0
-    cases = [part + padding + last + rest for part in mutations(first, seed=3, number=NUMBER)]
-    cases += [first + padding + part + rest for part in mutations(last, seed=4, number=NUMBER)]
-    cases += mutations(whole, seed=5, number=NUMBER // 3)
-    for changed in cases:
-        path.write_bytes(changed)
-        found = outcome(lambda: streamed_texts(path))
-        if found is not None:
-            read += 1
-            assert found == TEXTS
-    assert read > 0
-
-
 def test_vocabulary_files(tmp_path):
     path, read = tmp_path / "vocab.txt", 0
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "fog", "##s", "come", ","]

@@ -85,8 +85,9 @@ def count(
     >>> stored.header.tokens, stored.counts.merged().tokens.tolist()
     (['be', 'not', 'or', 'to'], [[0, 0, 1, 2], [2, 1, 0, 0]])
     """
-    shards = find_shards(options.sources, data_dir=options.data_dir)
-    paths, log = [shard.path for shard in shards], ReadLog()
+    log = ReadLog()
+    shards = find_shards(options.sources, data_dir=options.data_dir, log=log)
+    paths = [shard.path for shard in shards]
     named = Fields(options.text_field, options.group_field, "group_field", options.skip_nulls)
     options = dataclasses.replace(
         options,

@@ -9,9 +9,8 @@ import numpy as np
 
 from jaxpe._core.errors import InputError, differences, shortened
 from jaxpe._core.files import locked_folder
-from jaxpe._core.memory import check_bytes
 from jaxpe.analysis.counts.cells import STRIDE, Cells, sum_cells
-from jaxpe.analysis.counts.settings import INT32_MAX, INT64_MAX, CountSettings
+from jaxpe.analysis.counts.settings import INT32_MAX, INT64_MAX, CountSettings, check_memory
 from jaxpe.analysis.counts.stored import (
     CountedShard,
     CountHeader,
@@ -107,14 +106,9 @@ def sum_files(
     weights = weights or (1,) * len(files)
     header = _summed_header(files, weights, max_vocab)
     settings, vocab_size = header.settings, len(header.tokens)
-    rows = (settings.folds + settings.nulls * settings.null_folds) * settings.rows
     dtype = np.dtype(np.int32 if header.documents * settings.widest <= INT32_MAX else np.int64)
-    check_bytes(
-        rows * vocab_size * dtype.itemsize,
-        what=f"a sum of {rows:,} rows of tables x {vocab_size:,} tokens",
-        remedy="lower `nulls`, `folds`, the `length` or `bins`, or pass `max_vocab`",
-    )
-    tables = np.zeros((rows, vocab_size), dtype)
+    check_memory(settings)
+    tables = np.zeros((settings.table_rows, vocab_size), dtype)
     columns = {token: column for column, token in enumerate(header.tokens)}
     for file, weight in zip(files, weights, strict=True):
         part = read_part(file)

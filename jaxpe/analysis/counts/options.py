@@ -6,7 +6,7 @@ from typing import Literal
 
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_settings
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_memory, check_settings
 from jaxpe.data import Tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry import position_bins
@@ -119,4 +119,5 @@ class CountOptions:
             group_field=self.group_field,
         )
         check_settings(settings)
+        check_memory(settings)
         return settings

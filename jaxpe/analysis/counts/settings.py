@@ -3,13 +3,13 @@
 import itertools
 from typing import NamedTuple
 
-import numpy as np
-
 from jaxpe._core.errors import InputError, shortened
+from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range, check_seed
 
 INT32_MAX = 2**31 - 1  # for positions and tables, beyond any memory
 INT64_MAX = 2**63 - 1
+_POSITION_BYTES = 100  # of a position of a document while it is counted
 
 
 class CountSettings(NamedTuple):
@@ -45,14 +45,14 @@ class CountSettings(NamedTuple):
         return self.length if self.edges is None else len(self.edges) - 1
 
     @property
+    def table_rows(self) -> int:
+        """Rows of the tables of all folds, of the corpus and of the nulls."""
+        return (self.folds + self.nulls * self.null_folds) * self.rows
+
+    @property
     def widest(self) -> int:
         """Positions of the widest row, the most that a document adds to one count."""
         return 1 if self.edges is None else max(b - a for a, b in itertools.pairwise(self.edges))
-
-
-def dtype_of_counts(documents: int, settings: CountSettings) -> np.dtype:
-    """Dtype of tables: int32 if no count of so many documents can exceed it, else int64."""
-    return np.dtype(np.int32 if documents * settings.widest <= INT32_MAX else np.int64)
 
 
 def check_settings(settings: CountSettings) -> None:
@@ -76,3 +76,12 @@ def check_settings(settings: CountSettings) -> None:
         if not is_allowed:
             value = shortened(getattr(settings, name))
             raise InputError(f"`{name}` is {value}; pass {remedy}")
+
+
+def check_memory(settings: CountSettings) -> None:
+    """Raise `InputError` for tables, or a batch of such long documents, that do not fit."""
+    check_bytes(
+        4 * settings.table_rows * settings.vocab_size + _POSITION_BYTES * settings.length,
+        what=f"a count in {settings.table_rows:,} rows of tables x {settings.vocab_size:,} tokens",
+        remedy="lower `nulls`, `folds`, the `length` or `bins`, or pass `max_vocab`",
+    )

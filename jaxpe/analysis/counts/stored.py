@@ -192,13 +192,12 @@ def _check(part: CountPart) -> None:
     header, (numbers, counts) = part
     settings = header.settings
     check_settings(settings)
-    rows = (settings.folds + settings.nulls * settings.null_folds) * settings.rows
     for is_wrong, problem in (
         (len(header.tokens) != settings.vocab_size, "the tokens are not of the vocabulary"),
         (not all(isinstance(x, str) for x in header.tokens), "a token is no text"),
         (sum(x.documents for x in header.shards) != header.documents, "documents of no shard"),
         (len(numbers) != len(counts), "not one count for each cell"),
-        (numbers.max(initial=0) >= rows * STRIDE, "a cell lies outside the tables"),
+        (numbers.max(initial=0) >= settings.table_rows * STRIDE, "a cell lies outside the tables"),
         (np.any(np.diff(numbers, prepend=-1) < 1), "a cell is there twice"),
         (counts.min(initial=1) < 1, "a count is not positive"),
     ):

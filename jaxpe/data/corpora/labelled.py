@@ -1,9 +1,8 @@
 """Documents with labels for a classifier, and the held-out split."""
 
-import contextlib
 import os
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32
@@ -27,7 +26,7 @@ from jaxpe.data.tokens.vocabulary import (
     vocabulary_with_unknown,
 )
 
-_INTEGER = re.compile("-?[0-9]+")
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,99}")  # as Python writes integers
 
 
 class LabelledTokens(NamedTuple):
@@ -73,9 +72,10 @@ def load_labelled(
     Documents keep the order of the source; IMDB has all positive ones first. Blank documents are
     left out together with their labels.
 
-    Labels are integers or strings. Classes are numbered in the order of the integers, or
-    alphabetically if any label is a string. TFDS and Hugging Face datasets name their classes, in
-    their own order (`ClassLabel`).
+    Labels are integers or strings; those of tables of text are strings, so `007` is not `7`.
+    Classes are numbered in the order of the integers if every label is one, or else
+    alphabetically. TFDS and Hugging Face datasets name their classes, in their own order
+    (`ClassLabel`).
 
     A vocabulary of words or characters ends with the token `"[UNK]"`. It replaces tokens that
     `max_vocab` cuts, and tokens that `like` lacks. Pretrained tokenizers and bytes have fixed
@@ -226,30 +226,21 @@ def _class_indices(
 
 
 def _label(row: Row) -> str:
-    """Label as text: an integer in its shortest form, other text unchanged."""
-    value: Any = row.label.strip() if isinstance(row.label, str) else row.label
+    """Name of the class of a label: text as it is, a whole number in its shortest form."""
+    value = row.label.strip() if isinstance(row.label, str) else row.label
     if value is None or value == "":
         raise InputError(f"{row.location}: no label; give it one, or leave the document out")
-    if not isinstance(value, str | int | float):
-        raise InputError(
-            f"{row.location}: the label is a {type(value).__name__}; pass an integer or a string"
-        )
     if isinstance(value, str):
         check_text(
             value, what=f"{row.location}: label {quoted(value)}", remedy="give it another name"
         )
-    with contextlib.suppress(ValueError):
-        return str(int(str(value)))
-    try:
-        number = float(value)
-    except ValueError:
-        return str(value)
-    if not number.is_integer():
-        raise InputError(
-            f"{row.location}: label {str(value)[:40]} is not a class; pass integers, or names that "
-            "are not numbers"
-        )
-    return str(int(number))
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    kind = f"label {value}" if isinstance(value, float) else f"the label, a {type(value).__name__},"
+    raise InputError(f"{row.location}: {kind} is not a class; pass a column of integers or strings")
 
 
 def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:

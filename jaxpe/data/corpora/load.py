@@ -18,10 +18,10 @@ from jaxpe.data.corpora.corpus import (
     as_sources,
     group_labels,
 )
-from jaxpe.data.corpora.export import read_tokens
 from jaxpe.data.corpora.sources import (
-    BUILT_IN,
     TRAIN,
+    check_fields,
+    chosen_fields,
     hold_ids,
     read_documents,
     source_name,
@@ -30,16 +30,9 @@ from jaxpe.data.corpora.sources import (
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name
-from jaxpe.data.formats.table import (
-    TABLES,
-    find_format,
-    id_blocks,
-    list_within_memory,
-    usual_tokenizer,
-)
-from jaxpe.data.formats.tfds_folders import holds_tokens
+from jaxpe.data.formats.table import id_blocks, list_within_memory, usual_tokenizer
 from jaxpe.data.formats.token_files import Stream, is_npy_matrix
-from jaxpe.data.tokens.token_ids import read_ids, resized, tokens_from_ids
+from jaxpe.data.tokens.token_ids import read_ids, tokens_from_ids
 from jaxpe.data.tokens.tokenizers import (
     DEFAULT_LENGTH,
     check_length,
@@ -82,17 +75,18 @@ def load_corpus(
     Paths:
 
     - `.txt` with one document per line, `.tsv`, `.csv` and `.jsonl`, each also with `.gz`, `.bz2`,
-      `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); `.array_record`.
+      `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`).
     - FASTA (`.fa`, `.fasta`, `.fna`, `.ffn`, `.faa`, `.fas`) and FASTQ (`.fastq`, `.fq`), also
       compressed: one document per sequence, in upper case, without qualities.
-    - a TFDS dataset in array_record files (extra `data`), such as `export_corpus` writes, and a
-      Hugging Face dataset or `DatasetDict` saved to disk (extra `parquet`).
+    - a TFDS dataset in array_record files (extra `data`), and a Hugging Face dataset or
+      `DatasetDict` saved to disk (extra `parquet`).
     - a folder of files of one of these kinds, read in the order of their names; patterns such as
       `"shards/*.jsonl.gz"`.
     - `"-"` for lines from standard input. Pipes and devices are refused as paths.
 
     Of several splits, one is read. TFDS and Hugging Face name the splits of their datasets; in
-    other folders the names of files do (`train-00000-of-00002.parquet`, `test.jsonl`).
+    other folders the names of files do, by a word such as train, valid or test
+    (`train-00000-of-00002.parquet`, `en_test.jsonl`).
 
     A document has at most 64 MiB; blank documents are left out. The first bytes of a file, not its
     name, determine the compression. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark.
@@ -107,8 +101,8 @@ def load_corpus(
         source: name, path or pattern, or several of them; a name has priority over a file of this
             name (write `./sst2`).
         split: split of a source that has several.
-        text_field: column that holds the text. Default: `text`, else `sentence`, else the only
-            column of text.
+        text_field: column that holds the text. Default, by the first thousand rows of all files:
+            `text`, else `sentence`, else the only column of text beside numbers.
         group_field: column with the author, the source, or another property that dependent
             documents share; its values are in `Corpus.groups`.
         skip_nulls: whether rows whose text is null or missing are left out and counted
@@ -132,7 +126,6 @@ def load_corpus(
     """
     log = ReadLog()
     paths = source_paths(source, split=split, log=log)
-    check_fields(paths, text_field, group_field)
     if hold_ids(paths, text_field):
         raise InputError(f"{paths[0]} holds token ids, not text; read it with load_tokens")
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
@@ -169,10 +162,9 @@ def load_tokens(
 
     - `"synthetic"`: `three_regimes()`, whose geometry is known exactly.
     - `.npy`: integers `[documents, n]`; `length` defaults to `n`, at most 128.
-    - `.npy` with one axis, or `.bin` with 16 bits per id: a stream, cut into documents of `length`
-      ids.
+    - `.npy` with one axis, or `.bin` with 16 or 32 bits per id: a stream, cut into documents of
+      `length` ids.
     - a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset saved to disk.
-    - a directory that `export_corpus` wrote from a `TokenCorpus`, alone.
 
     For streams and columns, `tokenizer` may be the tokenizer that made the ids. It gives the text
     of each id.
@@ -197,27 +189,20 @@ def load_tokens(
             corpus = corpus._replace(choices=(*corpus.choices, choice))
         encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
         return tokenize(corpus, **encoding, progress=progress)
-    check_fields(paths, text_field, group_field)
-    path = paths[0]
-    if len(paths) > 1 or not (path == "synthetic" or holds_tokens(path) or is_npy_matrix(path)):
-        fields = Fields(text_field, group_field, "group_field", skip_nulls)
+    fields, path = Fields(text_field, group_field, "group_field", skip_nulls), paths[0]
+    check_fields(paths, fields)
+    if len(paths) > 1 or not (path == "synthetic" or is_npy_matrix(path)):
         corpus = _load_id_documents(paths, fields, tokenizer, length, special)
         return _sampled(corpus._replace(name=source_name(source)), limit, seed)
-    corpus = _sampled(_load_ids(path, length, progress), limit, seed)
+    if path == "synthetic":
+        corpus = tokens_from_ids(three_regimes().ids, name=path, length=length)
+    else:
+        corpus = read_ids(path, length=length)._replace(name=file_name(path))
+    corpus = _sampled(corpus, limit, seed)
     ignored = (None, DEFAULT_TOKENIZER, corpus.tokenizer)
     if special or (tokenizer if tokenizer is None else os.fspath(tokenizer)) not in ignored:
         raise InputError(f"{path} holds token ids already; leave `tokenizer` and `special` out")
     return corpus
-
-
-def _load_ids(path: str, length: int | None, progress: Progress) -> TokenCorpus:
-    """Token ids of a matrix, of an exported corpus, or synthetic."""
-    if path == "synthetic":
-        return tokens_from_ids(three_regimes().ids, name=path, length=length)
-    if holds_tokens(path):
-        corpus = read_tokens(path, progress=progress)
-        return corpus if length is None else resized(corpus, length)
-    return read_ids(path, length=length)._replace(name=file_name(path))
 
 
 def _load_id_documents(
@@ -234,6 +219,7 @@ def _load_id_documents(
     check_length(length)
     vocab_size = 1 if opened is None else len(opened.tokens)
     stream, log = Stream(length=length or DEFAULT_LENGTH, vocab_size=vocab_size), ReadLog()
+    fields = chosen_fields(paths, fields, log)
     documents = (
         (row, label if fields.label is None else group_name(label, path))
         for path in paths
@@ -251,7 +237,8 @@ def _load_id_documents(
     if opened is None:
         opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
     about = {"null_texts": log.null_texts, "group_labels": group_labels(groups)}
-    return id_corpus(name, rows, opened, length=length, **about)
+    corpus = id_corpus(name, rows, opened, length=length, **about)
+    return corpus._replace(choices=(*log.choices, *corpus.choices))
 
 
 def sample_rows(count: int, *, limit: int | None, seed: int) -> Int[np.ndarray, " rows"]:
@@ -294,17 +281,6 @@ def _markup_choice(texts: list[str]) -> list[Choice]:
             MARKUP, f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents", "read as text", how
         )
     ]
-
-
-def check_fields(paths: list[str], text_field: str | None, group_field: str | None) -> None:
-    """Raise `InputError` for column names, if a path has no columns."""
-    for path in paths:
-        one = None if path in BUILT_IN else find_format(path)
-        if one is not None and one.has_fields:
-            continue
-        for name, field in (("text_field", text_field), ("group_field", group_field)):
-            if field is not None:
-                raise InputError(f"{path} has no columns; leave `{name}` out (it is for {TABLES})")
 
 
 def check_two_documents(corpus: Corpus, source: Sources) -> Corpus:

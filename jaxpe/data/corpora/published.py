@@ -12,9 +12,9 @@ from typing import NamedTuple
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpora.corpus import Source, Sources, as_sources
-from jaxpe.data.formats.columns import Fields, ReadLog, Row
+from jaxpe.data.formats.columns import Fields, ReadLog, Row, text_rows
 from jaxpe.data.formats.table import iter_rows
-from jaxpe.data.formats.tfds_folders import source_rows
+from jaxpe.data.formats.tfds_folders import source_records
 
 
 class _Home(NamedTuple):
@@ -109,9 +109,8 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
         if not builder.is_prepared() and not urllib.request.getproxies():
             socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
-    source, where = builder.as_data_source(split), f"{home.dataset} {split}"
-    rows = source_rows(source, Fields(home.field, label_field), (), where, progress)
-    return [row for row in rows if row.text.strip()]
+    records = source_records(builder.as_data_source(split), f"{home.dataset} {split}", progress)
+    return [*text_rows(records, Fields(home.field, label_field), ReadLog())]
 
 
 def check_data_dir(data_dir: Source | None, sources: Sources) -> None:

@@ -1,27 +1,41 @@
 """Sources of documents: built-in names, files, folders, patterns, and splits of datasets."""
 
 import glob
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
-from jaxpe._core.progress import Progress
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.corpora.corpus import Source, Sources, as_sources
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.stdlib import stdlib_documents
-from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.files import STANDARD_INPUT, file_name, listed
+from jaxpe.data.formats.columns import Fields, ReadLog, Row, chosen_column, missing_column
+from jaxpe.data.formats.files import (
+    COMPRESSED,
+    SHOWN,
+    STANDARD_INPUT,
+    file_name,
+    listed,
+    open_regular,
+    quoted,
+    readable,
+)
 from jaxpe.data.formats.saved_datasets import is_saved, saved_files, saved_splits
 from jaxpe.data.formats.table import (
     SUPPORTED,
+    TABLES,
     find_format,
+    has_columns,
     holds_ids,
     iter_rows,
     list_within_memory,
+    read_records,
 )
 from jaxpe.data.formats.tfds_folders import is_tfds, tfds_name, tfds_splits
 
@@ -30,7 +44,9 @@ BUILT_IN = ("stdlib", *NAMED, "synthetic")
 TRAIN = "train"
 # Usual names of splits to evaluate on; the labels of a test split are often not published.
 _HELD_OUT = ("validation", "valid", "val", "dev", "eval", "test")
+_ROWS, _ROWS_PER_FILE = 1000, 10  # least numbers of first rows that decide the column of text
 _SHARD = re.compile(r"[-_]\d+(-of-\d+)?(-[0-9a-f]{16})?$")  # as in train-00000-of-00002
+_COMPRESSED = re.compile("(" + "|".join(map(re.escape, COMPRESSED)) + ")$")
 _ROW_BYTES = 200  # bytes of a row without its text
 _NAMES = 3  # names of sources that the name of a corpus lists
 
@@ -62,7 +78,78 @@ def source_paths(sources: Sources, *, split: str = TRAIN, log: ReadLog | None = 
             paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
     if not paths:
         raise InputError(f"no files; pass paths, folders or patterns of {SUPPORTED}")
+    unpacked: dict[str, str] = {}
+    for path in paths.values():
+        other = unpacked.setdefault(re.sub(_COMPRESSED, "", path), path)
+        if other != path:
+            raise InputError(
+                f"{other} and {path} seem to be one file, of which one is compressed; pass one of "
+                "them, or rename one"
+            )
     return [*paths.values()]
+
+
+def chosen_fields(paths: Sequence[str], fields: Fields, log: ReadLog) -> Fields:
+    """Fields of a job with the column of text or ids, which is decided once for all its files.
+
+    A column that the user named must exist in one of the files. Otherwise the first rows of all
+    files decide, at least a thousand together and ten of each, as `load_corpus` says.
+
+    Args:
+        paths: files of a job, from `source_paths`.
+        fields: columns that the user named.
+        log: receives the choice.
+
+    Raises:
+        InputError: no such column, it is not clear which column is meant, or a column of files
+            without columns.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "films.csv"
+    >>> _ = path.write_text("stars,review\\n4,good fun\\n")
+    >>> chosen_fields([str(path)], Fields(None, None), ReadLog()).text
+    'review'
+    """
+    check_fields(paths, fields)
+    tables = [path for path in paths if path not in BUILT_IN and has_columns(path)]
+    where = "".join(tables[:1]) + (f", and {len(tables) - 1} more" if len(tables) > 1 else "")
+    wanted = {fields.label_name: fields.label}
+    # Rows without the text are left out, so perhaps all of the first ones.
+    wanted |= {} if fields.skip_nulls else {"text_field": fields.text}
+    for argument, name in wanted.items():
+        found = (name in record for record in _first_records(tables, [name]))
+        if name is not None and tables and not any(found):
+            columns = dict.fromkeys(itertools.chain.from_iterable(_first_records(tables, None)))
+            if columns:
+                raise missing_column(where, [*columns], name, argument)
+    if fields.text is not None:
+        return fields
+    what = "ids" if hold_ids(tables) else "text"
+    records = [*_first_records(tables, None)]
+    if not records:
+        return fields
+    return fields._replace(text=chosen_column(where, records, fields, log, what=what))
+
+
+def _first_records(paths: Sequence[str], columns: Any) -> Iterator[dict[str, Any]]:
+    """First rows of each file; of long values the beginning, which may be large otherwise."""
+    number = max(_ROWS_PER_FILE, -(-_ROWS // max(1, len(paths))))
+    for path in paths:
+        records = read_records(path, columns, ReadLog(), SILENT)
+        for _, record in itertools.islice(records, number):
+            yield {
+                name: value[:SHOWN] if isinstance(value, str | bytes | list) else value
+                for name, value in record.items()
+            }
+
+
+def check_fields(paths: Sequence[str], fields: Fields) -> None:
+    """Raise `InputError` for names of columns, if a path has no columns."""
+    group = fields.label if fields.label_name == "group_field" else None
+    for path in paths:
+        for name, field in (("text_field", fields.text), ("group_field", group)):
+            if field is not None and (path in BUILT_IN or not has_columns(path)):
+                raise InputError(f"{path} has no columns; leave `{name}` out (it is for {TABLES})")
 
 
 def held_out_split(sources: Sources) -> str | None:
@@ -103,7 +190,7 @@ def hold_ids(paths: Iterable[str], text_field: str | None = None) -> bool:
 
 
 def read_documents(
-    paths: Iterable[str],
+    paths: Sequence[str],
     fields: Fields,
     log: ReadLog,
     *,
@@ -112,6 +199,7 @@ def read_documents(
     progress: Progress,
 ) -> list[Row]:
     """Read the rows of all paths whose text is not blank, within memory."""
+    chosen = chosen_fields(paths, fields, log)
 
     def rows() -> Iterator[Row]:
         for path in paths:
@@ -121,13 +209,16 @@ def read_documents(
                 options = {"label_field": fields.label, "data_dir": data_dir}
                 yield from named_rows(path, split=split, **options, progress=progress)
             else:
-                part = ReadLog()
-                yield from iter_rows(path, fields, part, progress)
-                log.add(part, path)
+                yield from iter_rows(path, chosen, log, progress)
 
-    return list_within_memory(
-        rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=source_name([*paths])
-    )
+    name = source_name([*paths])
+    read = list_within_memory(rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=name)
+    if log.null_texts and not read:
+        raise InputError(
+            f"{name}: {quoted(str(chosen.text))} is null or missing in all {log.null_texts:,} rows "
+            "with text; pass the name of a text column as `text_field`"
+        )
+    return read
 
 
 def find_splits(path: str) -> dict[str, list[str]]:
@@ -135,16 +226,43 @@ def find_splits(path: str) -> dict[str, list[str]]:
     names = saved_splits(path) or tfds_splits(path)
     if is_saved(path) or is_tfds(path) or not os.path.isdir(path):
         return {name: [os.path.join(path, name)] for name in names} or {TRAIN: [path]}
-    inside = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
-    files = [file for file in inside if os.path.isfile(file) and find_format(file)]
+    files = _data_files(path)
+    if not files and (nested := _nested_folders(path)):
+        if len(nested) > 1:
+            names = listed([*map(file_name, nested)])
+            raise InputError(f"{path} has no files of its own; pass one of its folders {names}")
+        return find_splits(nested[0])
     if len({find_format(file) for file in files}) > 1:
         names = listed([*map(file_name, files)])
         raise InputError(f"{path} holds several kinds of files ({names}); pass a pattern of one")
     splits: dict[str, list[str]] = {}
     for file in files:
-        splits.setdefault(_SHARD.sub("", file_name(file).partition(".")[0]), []).append(file)
+        splits.setdefault(_split_name(file), []).append(file)
     is_split = len(splits) > 1 and not splits.keys().isdisjoint((TRAIN, *_HELD_OUT))
     return splits if is_split else {TRAIN: files}
+
+
+def _data_files(folder: str) -> list[str]:
+    """Files of known kinds in a folder, also links and pipes, which are refused when read."""
+    inside = sorted(glob.glob(os.path.join(glob.escape(folder), "*")))
+    return [file for file in inside if not os.path.isdir(file) and find_format(file)]
+
+
+def _nested_folders(folder: str) -> list[str]:
+    """Folders in a folder that are datasets, or hold files of known kinds at any depth."""
+    inside = sorted(path for path in Path(folder).glob("*/") if path.name[0] != ".")
+    return [
+        str(path)
+        for path in inside
+        if is_tfds(path) or is_saved(path) or any(find_format(str(x)) for x in path.rglob("*.*"))
+    ]
+
+
+def _split_name(file: str) -> str:
+    """Name of the split of a file: a usual one within its name, or else the name of its shards."""
+    words = re.split(r"[\W_]+", file_name(file).lower().replace("training", TRAIN))
+    usual = next((word for word in words if word in (TRAIN, *_HELD_OUT)), None)
+    return usual or _SHARD.sub("", file_name(file).partition(".")[0])
 
 
 def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
@@ -152,12 +270,30 @@ def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
     if source in BUILT_IN or source == STANDARD_INPUT:
         return [source]
     # A file name may contain a star.
-    is_path = os.path.exists(source) or is_tfds(source)
-    matches = [] if is_path else sorted(glob.glob(source, recursive=True))
+    is_path = os.path.lexists(source) or is_tfds(source)
+    matches = [] if is_path else _matches(source)
     files = [file for path in matches or [source] for file in _split_files(path, split, log)]
     for file in files or [source]:
         _check_kind(file)
     return files
+
+
+def _matches(pattern: str) -> list[str]:
+    """Files and datasets of a pattern, sorted; links to folders are not followed by `**`."""
+    parts = Path(pattern).parts
+    fixed = [*itertools.takewhile(lambda part: not glob.has_magic(part), parts)]
+    # `**` within a name is a star.
+    rest = [x if x == "**" else re.sub(r"\*+", "*", x) for x in parts[len(fixed) :]]
+    base = Path(*fixed)
+    found = base.glob(os.path.join(*rest)) if rest else ()
+    hidden = re.compile(r"\.(?!\.$)")
+    if not any(map(hidden.match, rest)):
+        found = (x for x in found if not any(map(hidden.match, x.parts[len(fixed) :])))
+    return sorted(str(path) for path in found if not path.is_dir() or _holds_data(path))
+
+
+def _holds_data(folder: Path) -> bool:
+    return is_tfds(folder) or is_saved(folder) or bool(_data_files(str(folder)))
 
 
 def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
@@ -170,17 +306,27 @@ def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
         )
     if len(splits) > 1 and split == TRAIN:
         name, files = next((name, files) for name, files in splits.items() if name != split)
-        pattern = files[0] if len(files) == 1 else f"{os.path.join(path, name)}*"
+        pattern = os.path.join(os.path.dirname(files[0]), f"*{name}*")
+        is_exact = len(files) > 1 and sorted(glob.glob(pattern)) == files
+        others = pattern if is_exact else " ".join(files)
         why = f"its usual name, among the splits {listed([*splits])}"
-        log.choices += (Choice("split", split, why, f"pass {pattern}"),)
+        log.choose(Choice("split", split, why, f"pass {others}"))
     return [file for x in splits[split] for file in (saved_files(x) if is_saved(x) else [x])]
 
 
 def _check_kind(path: str) -> None:
-    """Raise `InputError` for what is no file of a known kind."""
+    """Raise `InputError` for what is no regular file of a known kind."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise InputError(
+            f"{path} is a link to {os.readlink(path)}, which does not exist; fetch that file, as "
+            "dvc pull and git annex get do, or remove the link"
+        )
     exists = os.path.exists(path)
-    if is_tfds(path) or (exists and find_format(path)):
+    if is_tfds(path):
         return
+    if exists and find_format(path):
+        with readable(path, OSError):
+            return open_regular(path).close()
     fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
     if os.path.isdir(path):
         fault = f"{path} is a folder without files to read"
@@ -196,7 +342,3 @@ def _name(source: str) -> str:
     if source not in BUILT_IN and is_tfds(source):
         return tfds_name(source) + ("" if os.path.isdir(source) else f" {Path(source).name}")
     return "stdin" if source == STANDARD_INPUT else file_name(source)
-
-
-def chosen_fields(paths, fields, log):
-    return fields

@@ -2,7 +2,8 @@
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,24 +12,14 @@ import numpy as np
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import parse_json, read_json
 from jaxpe._core.progress import Progress
-from jaxpe.data.formats.columns import (
-    Fields,
-    NullRow,
-    ReadLog,
-    Row,
-    class_name,
-    label_column,
-    text_column,
-)
-from jaxpe.data.formats.files import LARGEST_TEXT, file_name, listed, open_regular, quoted, readable
+from jaxpe.data.formats.columns import Fields, ReadLog, Record, missing_column
+from jaxpe.data.formats.files import file_name, open_regular, quoted, readable
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
 _BUFFER = 2**20
 _ARROW_MAGIC = b"ARROW1"
-_TYPE = 100  # characters of a type that are shown
-_ID_COLUMNS = ("input_ids", "ids", "tokens", "token_ids")  # usual names
 
 
 class _Table(NamedTuple):
@@ -43,27 +34,34 @@ class _Table(NamedTuple):
         return [field.name for field in self.schema if is_kind(field.type)]
 
 
-def columnar_names(path: str) -> list[str]:
-    """Names of the columns of a file."""
-    with _open_table(path) as table:
-        return list(table.schema.names)
-
-
-def columnar_rows(
-    path: str, fields: Fields, log: ReadLog, progress: Progress
-) -> Iterator[Row | NullRow]:
-    """Read the rows of a Parquet file, or of an Arrow file or stream.
+def columnar_records(
+    path: str, columns: Sequence[str] | None, log: ReadLog, progress: Progress
+) -> Iterator[Record]:
+    """Read the rows of a Parquet file, or of an Arrow file or stream; only some columns, if any.
 
     Raises:
-        InputError: no regular file, a damaged one, or no such columns.
+        InputError: no regular file, or a damaged one.
         MissingExtraError: pyarrow is not installed.
     """
     with _open_table(path) as table:
-        text = _text_column(path, table, fields, log)
-        names = [name for name in dict.fromkeys((text, fields.label)) if name is not None]
-        log.classes = _classes(path, table.schema, fields.label)
-        rows = _rows(table.batches(names), path, text, fields.label, log.classes)
-        yield from progress.track(rows, f"Reading {file_name(path)}", total=table.rows)
+        names = table.schema.names
+        names = names if columns is None else [name for name in columns if name in names]
+        rows = enumerate(_rows(table.batches(names), names))
+        for number, row in progress.track(rows, f"Reading {file_name(path)}", total=table.rows):
+            yield f"{path}, row {number}", row
+
+
+def columnar_classes(path: str, label: str) -> tuple[str, ...]:
+    """Names of the classes of a column that Hugging Face datasets wrote; empty without any."""
+    with _open_table(path) as table:
+        content = (table.schema.metadata or {}).get(b"huggingface")
+    file, remedy = Path(path).parent / "dataset_info.json", "write the dataset again"
+    value: Any = {"info": read_json(file, remedy=remedy)} if file.is_file() else None
+    if content is not None:
+        value = parse_json(content, where=f"{path}, metadata", remedy=remedy)
+    for name in ("info", "features", label, "names"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def columnar_holds_ids(path: str, field: str | None) -> bool:
@@ -76,36 +74,33 @@ def columnar_holds_ids(path: str, field: str | None) -> bool:
 def columnar_id_blocks(
     path: str, fields: Fields, stream: Stream, log: ReadLog
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
-    """Read token ids of many rows at once, with their labels; raises as `columnar_rows`.
+    """Read token ids of many rows at once, with their labels; raises as `columnar_records`.
 
     Rows are documents already, so that `stream` has no effect.
     """
+    column = str(fields.text)
     with _open_table(path) as table:
         names = table.schema.names
-        label_column(path, names, fields)
-        lists = table.columns(_is_ids)
-        column = text_column(path, names, lists, fields, log, usual=_ID_COLUMNS, what="ids")
-        if column not in lists:
-            raise InputError(
-                f"{path}: column {quoted(column)} holds no lists of integers; pass one of "
-                f"{listed(lists)} as `text_field`"
-            )
-        classes = _classes(path, table.schema, fields.label)
-        wanted = [name for name in dict.fromkeys((column, fields.label)) if name is not None]
-        start, nulls = 0, 0
-        for batch in table.batches(wanted):
+        if column in names and column not in table.columns(_is_ids):
+            raise InputError(f"{path}: column {quoted(column)} holds no lists of integers")
+        if fields.label is not None and fields.label not in names:
+            raise missing_column(path, names, fields.label, fields.label_name)
+        start = 0
+        for batch in table.batches([name for name in fields.columns() if name in names]):
             batch.validate(full=True)
-            ids = batch.column(column)
-            location = f"{path}, rows {start} to {start + len(ids) - 1}"
-            start, nulls = start + len(ids), nulls + ids.null_count
-            if ids.null_count and not fields.skip_nulls:
+            location = f"{path}, rows {start} to {start + batch.num_rows - 1}"
+            start += batch.num_rows
+            ids = batch.column(column) if column in names else None
+            nulls = batch.num_rows if ids is None else ids.null_count
+            if nulls and not fields.skip_nulls:
                 raise InputError(
-                    f"{location}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
+                    f"{location}: {quoted(column)} is null or missing in {nulls:,} of them; pass "
                     "`skip_nulls=True` to leave them out"
                 )
-            labels = None if fields.label is None else _labels(batch, fields.label, classes)
-            yield _ragged_column(ids, location), labels
-        log.null_texts += nulls
+            log.null_texts += nulls
+            if ids is not None:
+                labels = None if fields.label is None else batch.column(fields.label).to_pylist()
+                yield _ragged_column(ids, location), labels
 
 
 def _ragged_column(ids: Any, location: str) -> Ragged:
@@ -118,62 +113,17 @@ def _ragged_column(ids: Any, location: str) -> Ragged:
     return Ragged(values, sizes.astype(np.int64))
 
 
-def _text_column(path: str, table: _Table, fields: Fields, log: ReadLog) -> str:
-    """Name of the column of text, after a check of both columns' types."""
-    names, strings = table.schema.names, table.columns(_is_text)
-    label_column(path, names, fields)
-    # The turns of a chat come first: their error names the type.
-    text = text_column(path, names, table.columns(_is_turns)[:1] or strings, fields, log)
-    if text not in strings:
-        kind = " ".join(str(table.schema.field(text).type).split())[:_TYPE]
-        other = f"pass one of {listed(strings)} as `text_field`, or " if strings else ""
-        raise InputError(
-            f"{path}: column {quoted(text)} is of type {kind}, not string; {other}write a column "
-            "of strings"
-        )
-    return text
-
-
-def _rows(
-    batches: Iterator[Any], path: str, text: str, label: str | None, classes: tuple[str, ...]
-) -> Iterator[Row | NullRow]:
-    number = 0
+def _rows(batches: Iterator[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for batch in batches:
         batch.validate(full=True)
-        texts = batch.column(text).to_pylist()
-        labels = [None] * len(texts) if label is None else _labels(batch, label, classes)
-        for value, its_label in zip(texts, labels, strict=True):
-            location = f"{path}, row {number}"
-            number += 1
-            if value is None:
-                yield NullRow(text, location)
-                continue
-            if len(value) > LARGEST_TEXT:
-                raise InputError(
-                    f"{location} has a text of {len(value):,} characters, and may have "
-                    f"{LARGEST_TEXT:,}; cut longer documents"
-                )
-            yield Row(value, its_label, location)
+        columns = [_values(column) for column in batch.columns]
+        rows = zip(*columns, strict=True) if columns else itertools.repeat((), batch.num_rows)
+        yield from (dict(zip(names, row, strict=True)) for row in rows)
 
 
-def _labels(batch: Any, label: str, classes: tuple[str, ...]) -> list[Any]:
-    return [class_name(value, classes) for value in batch.column(label).to_pylist()]
-
-
-def _classes(path: str, schema: Any, label: str | None) -> tuple[str, ...]:
-    """Names of the classes of a column that Hugging Face datasets wrote; empty without any."""
-    if label is None:
-        return ()
-    content = (schema.metadata or {}).get(b"huggingface")
-    file, remedy = Path(path).parent / "dataset_info.json", "write the dataset again"
-    value: Any = None
-    if content is not None:
-        value = parse_json(content, where=f"{path}, metadata", remedy=remedy)
-    elif file.is_file():
-        value = {"info": read_json(file, remedy=remedy)}
-    for name in ("info", "features", label, "names"):
-        value = value.get(name) if isinstance(value, dict) else None
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+def _values(column: Any) -> list[Any]:
+    # Python has no nanoseconds and fewer years, and names of time zones may be unknown.
+    return (column.cast("int64") if hasattr(column.type, "unit") else column).to_pylist()
 
 
 @contextlib.contextmanager
@@ -225,18 +175,11 @@ def _arrow(module: Any, file: io.FileIO) -> _Table:
 
 def _is_text(kind: Any) -> bool:
     types = require("pyarrow.types", extra="parquet")
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _is_ids(kind: Any) -> bool:
     types = require("pyarrow.types", extra="parquet")
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return is_list and types.is_integer(kind.value_type)
-
-
-def _is_turns(kind: Any) -> bool:
-    """Whether a type is a list of objects, such as the turns of a chat."""
-    types = require("pyarrow.types", extra="parquet")
-    return (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type)

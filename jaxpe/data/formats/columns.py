@@ -1,13 +1,34 @@
-"""Columns of text and labels: their choice by name, and rows without text."""
+"""Columns of text, ids and labels: their choice from sampled records, and rows of text."""
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import datetime
+import decimal
+import itertools
+import json
+import re
+import reprlib
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
-from jaxpe.data.formats.files import listed, quoted
+from jaxpe.data.formats.files import LARGEST_TEXT, check_text, listed, quoted
 
-USUAL = ("text", "sentence")
+TEXT = "text"  # the column of formats without columns
+Record = tuple[str, dict[str, Any]]  # location for error messages, and values by column
+USUAL = {"text": (TEXT, "sentence"), "ids": ("input_ids", "ids", "tokens", "token_ids")}
+# What pandas and databases write for a missing value.
+_NULL_WORDS = frozenset(
+    ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N")
+)
+_NULL_TEXTS = "texts such as NA"
+_NUMBERS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
+_TURN_KEYS = ("content", "text", "value")  # usual keys of the text in a turn of a chat
+_JSON_LINES = re.compile(r"(.*\.jsonl)(\.\w+)?(, line \d+|, and \d+ more)?", re.I | re.DOTALL)
+_LISTED, _VALUES = 10, 3  # columns, and values of each, in an error message
+_short = reprlib.Repr()
+_short.maxstring, _short.maxother, _short.maxlist, _short.maxdict, _short.maxlevel = 24, 24, 2, 2, 2
 
 
 class Row(NamedTuple):
@@ -15,13 +36,6 @@ class Row(NamedTuple):
 
     text: str
     label: Any  # None without a label column
-    location: str
-
-
-class NullRow(NamedTuple):
-    """Row whose text is null or missing."""
-
-    field: str
     location: str
 
 
@@ -33,113 +47,132 @@ class Fields(NamedTuple):
     label_name: str = "label_field"  # the name of the argument, for errors
     skip_nulls: bool = False
 
+    def columns(self) -> list[str]:
+        """Names of the columns of text and label, each once."""
+        return [*dict.fromkeys(name for name in (self.text, self.label) if name is not None)]
 
+
+@dataclasses.dataclass
 class ReadLog:
-    """Record of reading a file: the chosen columns and skipped rows, complete after the last row.
+    """Record of reading files, complete after their last row.
 
-    - `text`: name of the text column, once it is known.
     - `null_texts`: number of rows skipped because their text is null or missing.
+    - `null_words`: number of texts such as NA, which are documents.
     - `choices`: settings that were chosen because they were not passed.
-    - `classes`: names of the classes that the file gives its labels, in their order; or empty.
+    - `classes`: names of the classes that the files give their labels, in their order; or empty.
     """
 
-    def __init__(self) -> None:
-        self.text: str | None = None
-        self.null_texts = 0
-        self.choices: tuple[Choice, ...] = ()
-        self.classes: tuple[str, ...] = ()
+    null_texts: int = 0
+    null_words: int = 0
+    choices: tuple[Choice, ...] = ()
+    classes: tuple[str, ...] = ()
 
-    def add(self, other: "ReadLog", path: str) -> None:
-        """Add the record of one more file; raises `InputError` for other classes."""
-        if self.classes and other.classes not in ((), self.classes):
+    def choose(self, choice: Choice) -> None:
+        """Add a choice, once."""
+        self.choices = tuple(dict.fromkeys((*self.choices, choice)))
+
+    def add_null_words(self, number: int) -> None:
+        """Add texts such as NA, and a choice that counts all of them."""
+        self.null_words += number
+        others = (choice for choice in self.choices if choice.setting != _NULL_TEXTS)
+        how = "leave these rows out, or write null in a .jsonl, if the text is missing"
+        count = f"{self.null_words:,} read as text"
+        why = "whole texts such as NA, nan, null and \\N may be words or missing values"
+        self.choices = (*others, Choice(_NULL_TEXTS, count, why, how))
+
+    def set_classes(self, classes: tuple[str, ...], path: str) -> None:
+        """Set the classes of one more file; raises `InputError` for other ones."""
+        if self.classes and classes not in ((), self.classes):
             raise InputError(
-                f"{path} has the classes {listed(other.classes)}, and the files before it "
+                f"{path} has the classes {listed(classes)}, and the files before it "
                 f"{listed(self.classes)}; pass files of one dataset"
             )
-        self.null_texts += other.null_texts
-        self.choices = tuple(dict.fromkeys(self.choices + other.choices))
-        self.classes = self.classes or other.classes
+        self.classes = self.classes or classes
 
 
-def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -> Iterator[Row]:
-    """Rows with a text; rows without are skipped and counted, or the first is refused."""
-    number, last = 0, None
-    for row in rows:
-        number += 1
-        if isinstance(row, Row):
-            yield row
-        elif not fields.skip_nulls:
-            raise InputError(
-                f"{row.location}: {quoted(row.field)} is null or missing; pass `skip_nulls=True` "
-                "to leave out such rows, or another column as `text_field`"
-            )
-        else:
-            log.null_texts, last = log.null_texts + 1, row
-    if last is not None and log.null_texts == number:
-        raise InputError(
-            f"{last.location}: {quoted(last.field)} is null or missing in this and all {number:,} "
-            "rows; pass the name of a text column as `text_field`"
-        )
-
-
-def text_column(
-    location: str,
-    columns: Sequence[str],
-    candidates: Sequence[str],
-    fields: Fields,
-    log: ReadLog,
-    *,
-    usual: Sequence[str] = USUAL,
-    what: str = "text",
-) -> str:
-    """Name of the column of text: the requested one, a usual name, or the only candidate.
+def text_rows(
+    records: Iterable[Record], fields: Fields, log: ReadLog, *, classes: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Rows of records whose text is not blank.
 
     Args:
-        location: beginning of error messages.
-        columns: all names.
-        candidates: names of columns of the right type.
-        fields: columns to read.
-        log: receives the column and the reason of the choice.
-        usual: usual names of such columns.
-        what: content of the column, for messages.
+        records: locations and values by column.
+        fields: columns to read, the text's not None unless there are no records.
+        log: receives the number of rows without text, and of texts such as NA.
+        classes: names of the classes, for labels that are numbers of classes.
 
     Raises:
-        InputError: no such column, or more than one candidate.
+        InputError: a null text unless nulls are skipped, a text that is no string or too long, or
+            no column of labels.
     """
-    log.text = fields.text
-    if log.text is not None:
-        if log.text not in columns:
-            raise InputError(
-                f"{location}: no column {quoted(log.text)}; pass one of {listed(columns)} as "
-                "`text_field`"
-            )
-        return log.text
-    candidates = [name for name in candidates if name != fields.label]
-    log.text, why = next((name for name in usual if name in columns), None), "its usual name"
-    if log.text is None and len(candidates) == 1:
-        kind = "strings" if what == "text" else "lists of integers"
-        log.text, why = candidates[0], f"the only one with {kind}"
-    if log.text is None:
+    column, null_words = str(fields.text), 0
+    for location, record in records:
+        text = record.get(column)
+        if text is None:
+            if not fields.skip_nulls:
+                raise InputError(
+                    f"{location}: {quoted(column)} is null or missing (its columns are "
+                    f"{listed([*record])}); pass `skip_nulls=True` to leave out such rows, or "
+                    "another column as `text_field`"
+                )
+            log.null_texts += 1
+            continue
+        if not isinstance(text, str) or len(text) > LARGEST_TEXT or not text.isascii():
+            _check_string(text, column, location)
+        if fields.label is not None and fields.label not in record:
+            raise missing_column(location, [*record], fields.label, fields.label_name)
+        null_words += len(text) < 5 and text in _NULL_WORDS
+        if text.strip():
+            label = None if fields.label is None else class_name(record[fields.label], classes)
+            yield Row(text, label, location)
+    if null_words:
+        log.add_null_words(null_words)
+
+
+def chosen_column(
+    where: str, records: Sequence[dict[str, Any]], fields: Fields, log: ReadLog, *, what: str
+) -> str:
+    """Name of the column of text or ids, from the first records of all files of a job.
+
+    A column with a usual name that holds such values; otherwise the only one that does, if every
+    other column holds numbers.
+
+    Args:
+        where: beginning of error messages.
+        records: values by column.
+        fields: columns to read; the column of labels is no candidate.
+        log: receives the choice.
+        what: `"text"` or `"ids"`.
+
+    Raises:
+        InputError: no column or several columns may be meant; the message shows values of each.
+    """
+    names = dict.fromkeys(itertools.chain.from_iterable(records))
+    columns = {name: [record.get(name) for record in records] for name in names}
+    others = {name: values for name, values in columns.items() if name != fields.label}
+    is_kind = _is_id_list if what == "ids" else _is_string
+    usual = next((x for x in USUAL[what] if any(map(is_kind, others.get(x, ())))), None)
+    kinds = {name: _kind(values) for name, values in others.items()}
+    held = [name for name, kind in kinds.items() if kind == what]
+    unclear = [name for name, kind in kinds.items() if kind == "unclear" and what == "text"]
+    if usual is None and (len(held) != 1 or unclear):
         raise InputError(
-            f"{location}: it is not clear which column holds the {what}; pass one of "
-            f"{listed(columns)} as `text_field`"
+            f"{where}: it is not clear which column holds the {what}: {_shown(columns)}; pass the "
+            f"name of one as `text_field`{_advice(where, others)}"
         )
-    why += f", among the columns {listed(columns)}"
+    kind = "strings" if what == "text" else "lists of integers"
+    why = f"the only one with {kind}" if usual is None else "its usual name"
+    why += f", among the columns {listed([*columns])}"
     how = "pass the name of another column as `text_field`"
-    log.choices += (Choice(f"column of {what}", log.text, why, how),)
-    return log.text
+    log.choose(Choice(f"column of {what}", name := usual or held[0], why, how))
+    return name
 
 
-def label_column(location: str, columns: Sequence[str], fields: Fields) -> int | None:
-    """Index of the label column; None without one."""
-    if fields.label is None:
-        return None
-    if fields.label not in columns:
-        raise InputError(
-            f"{location}: no column {quoted(fields.label)}; pass one of {listed(columns)} as "
-            f"`{fields.label_name}`"
-        )
-    return columns.index(fields.label)
+def missing_column(where: str, columns: Sequence[str], name: str, argument: str) -> InputError:
+    """Error about a column that does not exist."""
+    return InputError(
+        f"{where}: no column {quoted(name)}; pass one of {listed(columns)} as `{argument}`"
+    )
 
 
 def class_name(label: Any, classes: Sequence[str]) -> Any:
@@ -162,3 +195,80 @@ def group_name(value: Any, location: str) -> str | None:
         f"{location}: the group is a {type(value).__name__}; pass a column of strings or numbers "
         "as `group_field`"
     )
+
+
+def is_number(cell: str) -> bool:
+    """Whether text is a number, as Python reads it."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """Content of a column: text, ids, number, or unclear (nothing, lists, objects, bytes)."""
+    present = [x for x in values if x not in (None, "", [], *_NULL_WORDS)]
+    if not present:
+        return "unclear"
+    if all(isinstance(x, _NUMBERS) or (isinstance(x, str) and is_number(x)) for x in present):
+        return "number"
+    if all(map(_is_id_list, present)):
+        return "ids"
+    return "text" if all(isinstance(x, (str, *_NUMBERS)) for x in present) else "unclear"
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_id_list(value: Any) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(x is None or type(x) is int for x in value)
+    )
+
+
+def _shown(columns: dict[str, list[Any]]) -> str:
+    """Columns with the first values of each."""
+    shown = []
+    for name, values in [*columns.items()][:_LISTED]:
+        texts = dict.fromkeys("null" if x is None else _short.repr(x) for x in values)
+        shown.append(f"{quoted(name)} ({', '.join([*texts][:_VALUES])})")
+    return ", ".join(shown) + (", ..." if len(columns) > _LISTED else "")
+
+
+def _check_string(value: Any, field: str, location: str) -> None:
+    """Raise `InputError` for a text that is no string, no Unicode, or too long."""
+    if not isinstance(value, str):
+        kind = type(value).__name__ if isinstance(value, list | dict) else _short.repr(value)
+        raise InputError(
+            f"{location}: {quoted(field)} is a value of another type ({kind}), not a string; pass "
+            f"the name of a text column as `text_field`{_advice(location, {field: [value]})}"
+        )
+    if len(value) > LARGEST_TEXT:
+        raise InputError(
+            f"{location} has a text of {len(value):,} characters, and may have {LARGEST_TEXT:,}; "
+            "cut longer documents"
+        )
+    remedy = "remove the document or repair its \\u escapes"
+    check_text(value, what=f"{location}: {quoted(field)}", remedy=remedy)
+
+
+def _advice(location: str, columns: dict[str, list[Any]]) -> str:
+    """Command that makes text of the turns of a chat in a .jsonl; "" without any."""
+    path = _JSON_LINES.fullmatch(location)
+    chat = next((name for name, values in columns.items() if any(map(_is_chat, values))), None)
+    if path is None or chat is None or len(chat) > 40:
+        return ""
+    keys = ", ".join(f".{key}?" for key in _TURN_KEYS)
+    # Content may be text, a list of texts, or a list of objects, which `..` visits.
+    texts = f".[{json.dumps(chat)}] | .. | objects | ({keys}) | (strings, (arrays | .[] | strings))"
+    program = shlex.quote(f'{{text: ([{texts}] | join("\\n"))}}')
+    unpack = "unpack the file and " if path[2] else ""
+    return f", or {unpack}make one: jq -c {program} {shlex.quote(path[1])} > texts.jsonl"
+
+
+def _is_chat(value: Any) -> bool:
+    """Whether a value is a list of turns, objects with text under a usual key."""
+    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return is_list and not value[0].keys().isdisjoint(_TURN_KEYS)

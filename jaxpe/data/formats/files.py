@@ -111,6 +111,12 @@ def text_lines(path: str, progress: Progress) -> Iterator[str]:
         yield text
 
 
+def holds_byte(path: str, byte: bytes) -> bool:
+    """Whether a file holds a byte, decompressed; faster than reading its lines."""
+    with readable(path, *_DAMAGE), _open_stream(path) as stream:
+        return any(byte in chunk for chunk in iter(functools.partial(stream.read, 2**20), b""))
+
+
 def decoded(content: bytes, path: str, *, line: int = 1) -> str:
     """Decode UTF-8 without its byte order mark.
 

@@ -1,31 +1,24 @@
 """Table of corpus formats, with one row per format, and reading by this table."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.progress import Progress
-from jaxpe.data.formats.array_records import record_rows
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columnar import (
+    columnar_classes,
     columnar_holds_ids,
     columnar_id_blocks,
-    columnar_names,
-    columnar_rows,
+    columnar_records,
 )
-from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row, non_null_rows
-from jaxpe.data.formats.csv_rows import csv_names, csv_rows
+from jaxpe.data.formats.columns import TEXT, Fields, ReadLog, Record, Row, text_rows
+from jaxpe.data.formats.csv_tables import csv_records
 from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
-from jaxpe.data.formats.json_rows import json_line_rows, json_names
-from jaxpe.data.formats.sequence_records import sequence_rows
-from jaxpe.data.formats.tfds_folders import (
-    holds_tokens,
-    is_tfds,
-    tfds_columns,
-    tfds_files,
-    tfds_rows,
-)
+from jaxpe.data.formats.json_lines import json_records
+from jaxpe.data.formats.sequences import sequence_records
+from jaxpe.data.formats.tfds_folders import is_tfds, tfds_classes, tfds_files, tfds_records
 from jaxpe.data.formats.token_files import Stream, map_id_blocks
 from jaxpe.data.tokens.ragged import Ragged
 
@@ -35,32 +28,30 @@ _STEP = 2**28  # bytes of documents between two checks of free memory
 _T = TypeVar("_T")
 
 
-def _lines(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:
-    return (Row(line.rstrip("\r\n"), None, path) for line in text_lines(path, progress))
+def _line_records(
+    path: str, columns: Sequence[str] | None, log: ReadLog, progress: Progress
+) -> Iterator[Record]:
+    return ((path, {TEXT: line.rstrip("\r\n")}) for line in text_lines(path, progress))
 
 
 class Format(NamedTuple):
     """A format of corpora.
 
     - `suffixes`: file name endings; empty for folders.
-    - `is_folder`: whether a folder, or a split in it, has this format.
-    - `rows`: reader of texts and labels; None for ids alone.
-    - `columns`: reader of column names; None for formats without columns.
-    - `has_fields`: whether a text or label field can be asked for.
+    - `records`: reader of records, of some columns or all; None for ids alone.
+    - `has_columns`: whether a text or label field can be asked for; otherwise records have `text`.
     - `holds_ids`: whether a file or its column holds token ids.
     - `id_blocks`: reader of token ids.
-    - `files`: files with the content of a path.
+    - `classes`: reader of the names of the classes of a column, if it has any.
     - `tokenizer`: tokenizer for its texts if none is passed.
     """
 
     suffixes: tuple[str, ...]
-    rows: Callable[[str, Fields, ReadLog, Progress], Iterator[Row | NullRow]] | None
-    columns: Callable[[str], list[str]] | None = None
+    records: Callable[[str, Sequence[str] | None, ReadLog, Progress], Iterator[Record]] | None
+    has_columns: bool = False
     holds_ids: Callable[[str, str | None], bool] = lambda path, field: False
     id_blocks: Callable[[str, Fields, Stream, ReadLog], Iterator[IdBlock]] | None = None
-    has_fields: bool = False
-    is_folder: Callable[[str], bool] = lambda path: False
-    files: Callable[[str], list[str]] = lambda path: [path]
+    classes: Callable[[str, str], tuple[str, ...]] = lambda path, label: ()
     tokenizer: str | None = None
 
 
@@ -69,34 +60,22 @@ def _names(*suffixes: str) -> tuple[str, ...]:
     return tuple(suffix + packed for suffix in suffixes for packed in ("", *COMPRESSED))
 
 
+_SEQUENCES = _names(".fa", ".fasta", ".fna", ".ffn", ".faa", ".fas", ".fastq", ".fq")
+_TFDS = Format((), tfds_records, True, classes=tfds_classes)
 FORMATS = (
-    Format(_names(".txt"), _lines),
-    Format(_names(".tsv", ".csv"), csv_rows, csv_names, has_fields=True),
-    Format(_names(".jsonl"), json_line_rows, json_names, has_fields=True),
+    Format(_names(".txt"), _line_records),
+    Format(_names(".tsv", ".csv"), csv_records, True),
+    Format(_names(".jsonl"), json_records, True),
     Format(
         (".parquet", ".arrow"),
-        columnar_rows,
-        columnar_names,
+        columnar_records,
+        True,
         columnar_holds_ids,
         columnar_id_blocks,
-        has_fields=True,
+        columnar_classes,
     ),
-    Format(
-        _names(".fa", ".fasta", ".fna", ".ffn", ".faa", ".fas", ".fastq", ".fq"),
-        sequence_rows,
-        tokenizer="characters",
-    ),
-    Format((".array_record", ".arrayrecord"), record_rows, has_fields=True),
-    Format((".bin", ".npy"), None, None, lambda path, field: True, map_id_blocks),
-    Format(
-        (),
-        tfds_rows,
-        tfds_columns,
-        lambda path, field: holds_tokens(path),
-        has_fields=True,
-        is_folder=is_tfds,
-        files=tfds_files,
-    ),
+    Format(_SEQUENCES, sequence_records, tokenizer="characters"),
+    Format((".bin", ".npy"), None, False, lambda path, field: True, map_id_blocks),
 )
 
 
@@ -106,34 +85,48 @@ def _suffixes(formats: Iterable[Format]) -> str:
 
 
 SUPPORTED = f"{_suffixes(FORMATS)} (text also {' '.join(COMPRESSED)})"
-TABLES = _suffixes(one for one in FORMATS if one.columns)
+TABLES = _suffixes(one for one in FORMATS if one.has_columns)
 
 
 def find_format(path: str) -> Format | None:
     """Format of a file, by its name, or of a split of a dataset; None if unknown."""
     if path == STANDARD_INPUT:
         return FORMATS[0]
-    if folder := next((one for one in FORMATS if one.is_folder(path)), None):
-        return folder
+    if is_tfds(path):
+        return _TFDS
     name = "" if Path(path).is_dir() else path.lower()
-    return next((one for one in FORMATS if one.suffixes and name.endswith(one.suffixes)), None)
+    return next((one for one in FORMATS if name.endswith(one.suffixes)), None)
 
 
 def content_files(path: str) -> list[str]:
     """Files with the content of a path."""
-    one = find_format(path)
-    return [path] if one is None else one.files(path)
+    return tfds_files(path) if is_tfds(path) else [path]
 
 
 def has_columns(path: str) -> bool:
     """Whether a path is a table, with columns of text and label."""
-    return (one := find_format(path)) is not None and one.columns is not None
+    return (one := find_format(path)) is not None and one.has_columns
+
+
+def read_records(
+    path: str, columns: Sequence[str] | None, log: ReadLog, progress: Progress
+) -> Iterator[Record]:
+    """Read the locations of the rows of a file, and their values by column.
+
+    Args:
+        path: path of the file or split, or `"-"` for standard input.
+        columns: columns that are needed; default: all.
+        log: receives choices of the reader.
+        progress: receiver of progress.
+    """
+    one: Any = find_format(path)  # callers check the format
+    return one.records(path, columns, log, progress)
 
 
 def column_names(path: str) -> list[str]:
-    """Names of the columns of a file; [] for formats without."""
-    one = find_format(path)
-    return one.columns(path) if one is not None and one.columns is not None else []
+    """Names of the columns of a table, from its first row; [] for other formats."""
+    records = read_records(path, None, ReadLog(), SILENT) if has_columns(path) else iter(())
+    return [*next(records, ("", {}))[1]]
 
 
 def usual_tokenizer(paths: Iterable[str]) -> str | None:
@@ -164,13 +157,17 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
 
     Args:
         path: path of the file or split, or `"-"` for standard input.
-        fields: columns to read.
-        log: receives the chosen columns and the number of skipped rows.
+        fields: columns to read; a format without columns has texts, and no labels.
+        log: receives choices of the reader, the classes and the number of skipped rows.
         progress: receiver of progress.
     """
     one: Any = find_format(path)  # callers check the format
-    rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
-    return (row for row in rows if row.text.strip())
+    if not one.has_columns:
+        fields = Fields(TEXT, None)
+    classes = () if fields.label is None else one.classes(path, fields.label)
+    log.set_classes(classes, path)
+    records = one.records(path, fields.columns(), log, progress)
+    return text_rows(records, fields, log, classes=classes)
 
 
 def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:

@@ -1,20 +1,29 @@
 """Documents that are token ids: .npy arrays and the .bin memory maps of trainers."""
 
 import os
+import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError, reason
+from jaxpe._core.options import Choice
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
 _AT_ONCE = 2**22  # ids per read
+_LOOKED_AT = 2**20  # 16-bit numbers that are looked at
+_HIGH = 32  # the upper halves of ids below two million
 # llm.c writes a header of 256 numbers. The first one determines the type of the ids after it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
 _LLM_C_HEADER = 256 * 4
+_LITDATA = b"LITPKDS"
+# Megatron writes an .idx beside the .bin: this mark, a version, the code of the type of the ids.
+_MEGATRON = struct.Struct("<9sQB")
+_MEGATRON_MARK = b"MMIDIDX\0\0"
+_MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
 
 class Stream(NamedTuple):
@@ -22,7 +31,8 @@ class Stream(NamedTuple):
 
     - `separator`: id between two documents, part of neither; None cuts every `length` ids.
     - `length`: ids of a document without a separator.
-    - `vocab_size`: number of ids; a .bin has 16 bits per id for at most 65,536, else 32.
+    - `vocab_size`: number of ids; a .bin has 32 bits per id for more than 65,536, and otherwise 16,
+      unless its content or an .idx of Megatron says another type.
     """
 
     separator: int | None = None
@@ -35,13 +45,27 @@ def map_id_blocks(
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
     """Read documents of ids from a memory map, many at once; they have no labels.
 
+    Documents are the rows of a matrix, or cut from a stream.
+
     Raises:
         InputError: a damaged file, or ids that are no integers.
     """
     with readable(path, Exception):  # NumPy's parser of headers raises errors of many types
         open_regular(path).close()
-        for block in _blocks(path, stream):
-            yield block, None
+        ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream, log)
+        if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
+            raise InputError(
+                f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
+                "[tokens] with numpy.save"
+            )
+        n = ids.shape[1] if ids.ndim == 2 else 1
+        rows = max(1, _AT_ONCE // max(1, n))
+        parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
+        if ids.ndim == 1:
+            blocks = _cut(parts, stream)
+        else:
+            blocks = (Ragged(x.reshape(-1), np.full(len(x), n, np.int64)) for x in parts)
+        yield from ((block, None) for block in blocks)
 
 
 def is_npy_matrix(path: str) -> bool:
@@ -69,35 +93,57 @@ def map_npy(path: str) -> np.ndarray:
         ) from error
 
 
-def _blocks(path: str, stream: Stream) -> Iterator[Ragged]:
-    """Rows of a matrix, or documents of a stream."""
-    ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream)
-    if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
-        raise InputError(
-            f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
-            "[tokens] with numpy.save"
-        )
-    n = ids.shape[1] if ids.ndim == 2 else 1
-    rows = max(1, _AT_ONCE // max(1, n))
-    parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
-    if ids.ndim == 1:
-        return _cut(parts, stream)
-    return (Ragged(part.reshape(-1), np.full(len(part), n, np.int64)) for part in parts)
-
-
-def _map_raw(path: str, stream: Stream) -> np.ndarray:
+def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     """Map the ids of a .bin: ids alone, or behind the header of llm.c."""
     size = os.path.getsize(path)
-    header = np.fromfile(path, "<u4", 1) if size >= _LLM_C_HEADER else np.zeros(0)
-    dtype, start = "<u2" if stream.vocab_size <= 2**16 else "<u4", 0
-    if len(header) and int(header[0]) in _LLM_C:
-        dtype, start = _LLM_C[int(header[0])], _LLM_C_HEADER
+    header = np.fromfile(path, "u1", _LLM_C_HEADER).tobytes()
+    if header.startswith(_LITDATA):
+        raise InputError(
+            f"{path} is a file of LitData ({_LITDATA.decode()}), not of ids alone; save its ids as "
+            "an array [tokens] with numpy.save"
+        )
+    number = int.from_bytes(header[:4], "little") if len(header) == _LLM_C_HEADER else 0
+    start = _LLM_C_HEADER if number in _LLM_C else 0
+    dtype = _LLM_C.get(number) or _megatron_type(path) or _raw_type(path, stream, log)
     if (size - start) % np.dtype(dtype).itemsize:
         raise InputError(
             f"{path} has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}; "
             "check that it is complete, and pass the `vocab_size` of its tokenizer"
         )
     return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
+
+
+def _megatron_type(path: str) -> str | None:
+    """Type of the ids by the .idx of Megatron beside a .bin; None without one."""
+    index = os.path.splitext(path)[0] + ".idx"
+    if not os.path.isfile(index):
+        return None
+    with open_regular(index) as file:
+        content = file.read(_MEGATRON.size)
+    mark, _, code = _MEGATRON.unpack(content.ljust(_MEGATRON.size, b"\0"))
+    if mark != _MEGATRON_MARK or code not in _MEGATRON_TYPES:
+        raise InputError(
+            f"{index} does not say a type of integers as Megatron writes it; save the ids as an "
+            "array [tokens] with numpy.save, or move this file away"
+        )
+    return _MEGATRON_TYPES[code]
+
+
+def _raw_type(path: str, stream: Stream, log: ReadLog) -> str:
+    """Type of the ids of a .bin that nothing names, by the vocabulary and the content."""
+    if stream.vocab_size > 2**16:
+        return "<u4"
+    halves = np.fromfile(path, "<u2", _LOOKED_AT)
+    low, high = halves[::2], halves[1::2]
+    are_zero = len(high) > 0 and not high.any()
+    # Text has no such run of numbers; the first condition is for small vocabularies.
+    are_small = len(high) >= 64 and high.max() < _HIGH <= low.max()
+    if os.path.getsize(path) % 4 or not (are_zero or are_small):
+        return "<u2"
+    why = f"every second 16-bit number is {'0' if are_zero else f'below {_HIGH}'}"
+    how = "save the ids with numpy.save, which names their type"
+    log.choose(Choice("bits of an id", "32", why, how))
+    return "<u4"
 
 
 def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:

@@ -1,19 +1,21 @@
 """Sequences of FASTA and FASTQ files, one document each."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
 from jaxpe._core.progress import Progress
-from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.files import LARGEST_TEXT, quoted, text_lines, where
+from jaxpe.data.formats.columns import TEXT, ReadLog, Record
+from jaxpe.data.formats.files import quoted, text_lines, where
 
 _OTHER = re.compile(r"[^A-Za-z.*~-]")  # not a base, an amino acid, a gap or a stop
 _Lines = Iterator[tuple[str, str]]  # locations and texts
 
 
-def sequence_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:
+def sequence_records(
+    path: str, columns: Sequence[str] | None, log: ReadLog, progress: Progress
+) -> Iterator[Record]:
     """Read sequences in upper case; the first character tells FASTA (`>`) from FASTQ (`@`).
 
     Lines of a sequence are joined. Qualities, spaces and `*` at the end are dropped, as are
@@ -32,14 +34,12 @@ def sequence_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -
     total = lower = 0
     for location, parts in (_fasta if first[1][0] == ">" else _fastq)(first, lines):
         sequence = "".join(parts)
-        if len(sequence) > LARGEST_TEXT:
-            raise InputError(f"{location}: the sequence has more than {LARGEST_TEXT:,} letters")
         total, lower = total + 1, lower + (sequence != sequence.upper())
-        yield Row(sequence.upper().rstrip("*"), None, location)
+        yield location, {TEXT: sequence.upper().rstrip("*")}
     if lower:
         why = f"{lower:,} of {total:,} sequences have lower-case letters, such as soft-masked ones"
         how = "write one sequence a line into a .txt to keep the case"
-        log.choices += (Choice("letters", "upper case", why, how),)
+        log.choose(Choice("letters", "upper case", why, how))
 
 
 def _fasta(header: tuple[str, str], lines: _Lines) -> Iterator[tuple[str, list[str]]]:
