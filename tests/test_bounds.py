@@ -10,7 +10,7 @@ import pytest
 
 import jaxpe
 from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
-from jaxpe.data.tokens.vocabulary import most_frequent, refuse_undivided
+from jaxpe.data.tokens.vocabulary import refuse_undivided
 from jaxpe.encodings.analysis.power_law import exponent
 from jaxpe.encodings.scalings import check_scaling
 from jaxpe.geometry.checks import check_confidence
@@ -397,10 +397,6 @@ THRESHOLDS: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "visible": (
         lambda length: visible("x" * length, limit=5),
         {0: "(empty)", 4: "xxxx", 5: "xxxxx", 6: "xxxxx…"},
-    ),
-    "most_frequent": (
-        lambda size: most_frequent({"a": 3, "b": 2, "c": 1}, size),
-        {2: ["a", "[UNK]"], 3: ["a", "b", "c"], 4: ["a", "b", "c"]},
     ),
     "exponent": (lambda value: exponent([1, 2], [value, value]), {LEAST: 0.0, 0.0: math.nan}),
     "attention_evenness": (

@@ -21,7 +21,6 @@ from jaxpe.data import (
 )
 from jaxpe.data.tokens import pretrained
 from jaxpe.data.tokens import vocabulary as vocabularies
-from jaxpe.data.tokens.token_ids import resized
 from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
@@ -93,11 +92,6 @@ def test_truncation_keeps_a_prefix(options):
     assert cut.longest == whole.longest
     assert np.array_equal(cut.cut, whole.mask.sum(axis=1) > 5)
     assert cut.cut.any() > whole.cut.any()
-    for length in (40, 4):
-        of_whole = resized(whole._replace(cut=None), length).cut
-        assert np.array_equal(of_whole, whole.mask.sum(axis=1) > length)
-    assert np.array_equal(resized(cut, 9).cut, cut.cut)
-    assert resized(cut._replace(cut=None), 5).cut is None  # as after an export
 
 
 def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):

@@ -129,9 +129,10 @@ def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> No
         for name, token in ends.items()
         if token
     ]
-    model.post_processor = tokenizers.processors.TemplateProcessing(
-        single=" ".join(names), special_tokens=special
-    )
+    if special:  # a template of nothing but the text would take a tenth of the time
+        model.post_processor = tokenizers.processors.TemplateProcessing(
+            single=" ".join(names), special_tokens=special
+        )
 
 
 def _special_token(fields: Mapping[str, Any], name: str, tokens: list[str]) -> str | None:

@@ -10,7 +10,7 @@ from jaxpe._core.memory import check_bytes
 from jaxpe.data.corpora.corpus import TokenCorpus
 from jaxpe.data.formats.token_files import map_npy
 from jaxpe.data.tokens.ragged import Ragged
-from jaxpe.data.tokens.tokenizers import check_length, check_table, id_corpus, tokenizer_of_ids
+from jaxpe.data.tokens.tokenizers import check_length, id_corpus, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 
@@ -42,18 +42,6 @@ def read_ids(path: str, *, length: int | None) -> TokenCorpus:
     size = array.size * array.itemsize
     check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
     return tokens_from_ids(np.array(array), name=path, length=length)
-
-
-def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
-    """Cut or pad the documents to `length` positions."""
-    check_length(length)
-    check_table(len(corpus.ids), length)
-    extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
-    cut, width = corpus.cut, corpus.ids.shape[1]
-    if length < width or corpus.longest <= width:  # else some were cut before
-        cut = np.any(corpus.mask[:, length:], axis=1)
-    ids, mask = (np.pad(x[:, :length], extra) for x in (corpus.ids, corpus.mask))
-    return corpus._replace(ids=ids, mask=mask, cut=cut)
 
 
 def _id_matrix(ids: Any, name: str) -> Integer[np.ndarray, "documents n"]:

@@ -159,7 +159,11 @@ def _padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | Non
     if length is None:
         length, choice = _default_length(lengths, least=opened.added + 1)
         choices = (choice,)
-    check_table(len(rows), length)
+    check_bytes(
+        len(rows) * length * _CELL,
+        what=f"length {length:,} of {len(rows):,} documents",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
     ids, mask = _padded_ids(opened, rows, length)
     return TokenCorpus(
         name=name,
@@ -268,11 +272,6 @@ def id_corpus(
     return _padded_corpus(name, opened, ragged(rows), length)._replace(**fields)
 
 
-def reads_ids(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer is from `tokenizer_of_ids`."""
-    return tokenizer.rows is _unchanged
-
-
 def _unchanged(rows: Any, length: int | None) -> Ragged:
     """Documents that are ids already."""
     return ragged(rows)
@@ -310,15 +309,6 @@ def _byte_text(byte: int) -> str:
 def check_length(length: int | None, *, special: int = 0) -> None:
     """Raise `InputError` for a length below 2, or without room for text and special tokens."""
     check_range("length", length, least=max(2, special + 1))
-
-
-def check_table(documents: int, length: int) -> None:
-    """Raise `InputError` if ids and mask do not fit into memory."""
-    check_bytes(
-        documents * length * _CELL,
-        what=f"length {length:,} of {documents:,} documents",
-        remedy="pass a smaller `length`, or fewer documents",
-    )
 
 
 def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ragged:

@@ -4,7 +4,6 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,15 +31,6 @@ _RUN = re.compile(
 Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length if any
 
 
-def add_occurring(
-    counts: Counter[str], documents: Iterable[str], *, tokenizer: str, length: int | None
-) -> None:
-    """Add the counts of words or characters in the first `length` tokens of documents."""
-    cut = _CUTS[tokenizer]
-    for text in documents:
-        counts.update(cut(text, length))
-
-
 def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
     """Raise for text that spaces do not divide into words: most of it is in longer runs.
 
@@ -60,14 +50,6 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
             f"words, such as {quoted(max(runs, key=sizes.__getitem__))}; pass "
             "`tokenizer=characters`, or `tokenizer=words` to use each run as a word"
         )
-
-
-def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
-    """Vocabulary of counted tokens, most frequent first; a cut one ends with `"[UNK]"`."""
-    vocabulary = sorted(counts, key=lambda token: (-counts[token], token))
-    if max_vocab is None or len(vocabulary) <= max_vocab:
-        return vocabulary
-    return vocabulary_with_unknown(vocabulary, max_vocab)
 
 
 def vocabulary_occurs(tokenizer: str) -> bool:
