@@ -6,9 +6,7 @@ from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus
 from jaxpe.data.corpora.export import export_corpus, open_corpus
 from jaxpe.data.corpora.groups import (
     NeighbourSimilarity,
-    containment_groups,
     dependent_groups,
-    near_copy_groups,
     neighbour_similarity,
 )
 from jaxpe.data.corpora.labelled import LabelledTokens, hold_out, load_labelled
@@ -26,9 +24,9 @@ from jaxpe.data.tokens.vocabulary import vocabulary_of
 __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
     "NeighbourSimilarity", "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch",
-    "TokenCorpus", "Tokenizer", "check_data_dir", "containment_groups", "count_triggers",
+    "TokenCorpus", "Tokenizer", "check_data_dir", "count_triggers",
     "dependent_groups", "export_corpus", "find_shards", "hold_out", "load_corpus",
-    "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity", "open_corpus",
+    "load_labelled", "load_tokens", "neighbour_similarity", "open_corpus",
     "open_tokenizer", "relative_distance", "sequence_pairs", "sequence_task", "synthetic",
     "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of",
     "zipf_drift", "zipf_stationary",

@@ -96,9 +96,9 @@ class TokenCorpus(NamedTuple):
         Raises:
             InputError: more than memory holds.
 
-        >>> films = jaxpe.data.Corpus("films", ["a great film", "great film", "dull"])
+        >>> films = jaxpe.data.Corpus("films", ["a great film", "dull", "A great film"])
         >>> jaxpe.data.tokenize(films).groups().tolist()
-        [0, 0, 2]
+        [0, 1, 0]
         """
         return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
 

@@ -309,10 +309,11 @@ def _equal_runs(tokens, information, least) -> tuple[np.ndarray, np.ndarray]:
 
 def _alignment_scores(tokens, gain, one, other, shift) -> np.ndarray:
     """Largest log-likelihood ratios of local alignments with these shifts."""
-    place = np.arange(np.diff(tokens.begin)[one].max())
-    token = np.minimum(tokens.begin[one][:, None] + place, len(gain) - 1)
-    at = np.clip((tokens.begin[other] + shift)[:, None] + place, 0, len(gain) - 1)
-    inside = (tokens.document[token] == one[:, None]) & (tokens.document[at] == other[:, None])
+    begin, end = tokens.begin[:-1, None], tokens.begin[1:, None]
+    token = begin[one] + np.arange(np.max(end[one] - begin[one]))
+    at = token + begin[other] - begin[one] + shift[:, None]
+    inside = (token < end[one]) & (at >= begin[other]) & (at < end[other])
+    token, at = (np.clip(x, 0, len(gain) - 1) for x in (token, at))
     same = inside & (tokens.words[token] == tokens.words[at])
     total = np.cumsum(np.where(same, gain[token], np.log(_CHANGED)), axis=1)
     lowest = np.minimum(np.minimum.accumulate(total, axis=1), 0)
