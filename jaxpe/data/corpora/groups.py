@@ -201,7 +201,7 @@ def _document_vectors(ids, counted, rng) -> np.ndarray:
 
 
 def _counted(ids, mask, exclude) -> np.ndarray:
-    """Where tokens count."""
+    """Mask of the tokens that count."""
     return (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
 
 
