@@ -16,13 +16,7 @@ import numpy as np
 from experiments.beyond import position_corpora
 from experiments.common import Run, main
 from jaxpe import geometry
-from jaxpe.data import (
-    containment_groups,
-    dependent_groups,
-    load_tokens,
-    near_copy_groups,
-    neighbour_similarity,
-)
+from jaxpe.data import dependent_groups, load_tokens, neighbour_similarity
 
 LEVEL = 0.05
 COPIES, CHANGED = 4, 0.1
@@ -77,14 +71,14 @@ def grouped(few: bool) -> dict[str, Any]:
         corpora[f"i.i.d., {words} words"] = ids, None
     found = {}
     for name, (ids, mask) in corpora.items():
-        groups = dependent_groups(ids, mask)
-        _, near = np.unique(near_copy_groups(ids, mask), return_counts=True)
+        sizes = np.unique(dependent_groups(ids, mask), return_counts=True)[1]
+        different = len(np.unique(np.where(True if mask is None else mask, ids, -1), axis=0))
         found[name] = {
             "documents": len(ids),
-            "containment": len(np.unique(containment_groups(ids, mask))),
-            "groups": len(np.unique(groups)),
-            "near_copies": int(near[near > 1].sum()),
-            "largest": int(np.unique(groups, return_counts=True)[1].max()),
+            "different": different,
+            "groups": len(sizes),
+            "grouped": int(sizes[sizes > 1].sum()),
+            "largest": int(sizes.max()),
         }
         print(name, found[name], flush=True)
     return found
@@ -107,7 +101,7 @@ def recall(few: bool) -> list[dict[str, Any]]:
         rng = np.random.default_rng([words, length])
         count = 100 if few else 500
         ids = changed(rng, rng.choice(words, (count, length), p=zipf(words)), words, CHANGED)
-        groups, truth = near_copy_groups(ids), np.repeat(np.arange(count), COPIES)
+        groups, truth = dependent_groups(ids), np.repeat(np.arange(count), COPIES)
         whole = [len(np.unique(groups[truth == k])) == 1 for k in range(count)]
         mixed = [len(np.unique(truth[groups == k])) > 1 for k in np.unique(groups)]
         row = {"words": words, "length": length}

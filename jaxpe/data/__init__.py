@@ -2,12 +2,10 @@
 
 from jaxpe._core.options import Choice
 from jaxpe.data.corpora import synthetic
-from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus
+from jaxpe.data.corpora.corpus import Corpus, Document, TokenCorpus
 from jaxpe.data.corpora.groups import (
     NeighbourSimilarity,
-    containment_groups,
     dependent_groups,
-    near_copy_groups,
     neighbour_similarity,
 )
 from jaxpe.data.corpora.labelled import LabelledTokens, hold_out, load_labelled
@@ -23,10 +21,10 @@ from jaxpe.data.tokens.tokenizers import Tokenizer, open_tokenizer, tokenize, to
 
 __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
-    "NeighbourSimilarity", "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch",
-    "TokenCorpus", "Tokenizer", "check_data_dir", "containment_groups", "count_triggers",
-    "dependent_groups", "find_shards", "hold_out", "load_corpus",
-    "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity",
+    "NeighbourSimilarity", "SequenceTask", "Shard", "SyntheticCorpus",
+    "TokenCorpus", "Tokenizer", "check_data_dir", "count_triggers", "dependent_groups",
+    "find_shards", "hold_out", "load_corpus", "load_labelled", "load_tokens",
+    "neighbour_similarity",
     "open_tokenizer", "relative_distance", "sequence_pairs", "sequence_task", "synthetic",
     "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "zipf_drift",
     "zipf_stationary",

@@ -109,11 +109,9 @@ EXEMPT = {
         **dict.fromkeys(
             (
                 "check_data_dir",
-                "containment_groups",
                 "count_triggers",
                 "dependent_groups",
                 "hold_out",
-                "near_copy_groups",
                 "neighbour_similarity",
                 "open_tokenizer",
                 "relative_distance",

@@ -9,15 +9,12 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe.data import (
-    containment_groups,
     dependent_groups,
     load_tokens,
-    near_copy_groups,
     neighbour_similarity,
     tokens_from_ids,
 )
 from jaxpe.data.corpora import groups as grouping
-from jaxpe.data.corpora.groups import _similar_pairs
 from jaxpe.geometry import significant_rank
 from tests.unchecked import unchecked
 
@@ -40,156 +37,197 @@ def share_together(groups, truth):
     return np.mean([len(np.unique(groups[truth == k])) == 1 for k in np.unique(truth)])
 
 
-@pytest.mark.parametrize(("words", "n"), [(50, 24), (300, 24), (300, 12), (5000, 128), (4, 128)])
-def test_near_copies_are_together_and_others_are_not(words, n):
+def share_mixed(groups, truth):
+    return np.mean([len(np.unique(truth[groups == k])) > 1 for k in np.unique(groups)])
+
+
+def false_pairs(ids, mask=None):
+    """Documents that share a group with another of different content."""
+    mask = np.ones(ids.shape, bool) if mask is None else mask
+    different = {tuple(row[counted]) for row, counted in zip(ids, mask, strict=True)}
+    return len(different) - len(np.unique(dependent_groups(ids.astype(np.int32), mask)))
+
+
+@pytest.mark.parametrize(
+    ("words", "n", "least"),
+    [(4, 128, 0.98), (9, 24, 0.85), (50, 12, 0.82), (50, 24, 0.97), (300, 12, 0.94),
+     (300, 24, 0.99), (5000, 24, 0.99), (5000, 128, 1.0)],
+)  # fmt: skip
+def test_near_copies_are_together_and_others_are_not(words, n, least):
     ids, truth = near_copies(0, words=words, n=n)
-    groups = near_copy_groups(ids)
-    assert share_together(groups, truth) > 0.97
-    mixed = np.mean([len(np.unique(truth[groups == k])) > 1 for k in np.unique(groups)])
-    assert mixed < 0.02
+    groups = dependent_groups(ids)
+    assert share_together(groups, truth) >= least
+    assert share_mixed(groups, truth) < 0.01
+
+
+def edited(rng, row, words, changed=0.1):
+    """A document with a third each of its changes replaced, deleted and put in."""
+    kept = []
+    for word, draw in zip(row, rng.random(len(row)) / changed, strict=True):
+        other = rng.choice(words, p=zipf(words))
+        kept += [word] if draw > 1 else [[other], [], [other, word]][int(3 * draw)]
+    return kept
+
+
+def padded(rows):
+    """Documents of several lengths, as ids and mask."""
+    mask = np.arange(max(map(len, rows))) < np.array([[len(row)] for row in rows])
+    ids = np.zeros(mask.shape, np.int32)
+    ids[mask] = np.concatenate(rows)
+    return ids, mask
+
+
+@pytest.mark.parametrize(
+    ("words", "n", "least"), [(50, 24, 0.9), (300, 24, 0.95), (5000, 60, 0.99)]
+)
+def test_copies_with_words_put_in_and_deleted_are_together(words, n, least):
+    rng = np.random.default_rng(1)
+    rows = rng.choice(words, (120, n), p=zipf(words))
+    ids, mask = padded([edited(rng, row, words) for row in rows for _ in range(4)])
+    truth = np.repeat(np.arange(120), 4)
+    groups = dependent_groups(ids, mask)
+    assert share_together(groups, truth) >= least
+    assert share_mixed(groups, truth) < 0.01
 
 
 @pytest.mark.parametrize("words", [2, 4, 9, 50, 300])
 @pytest.mark.parametrize("n", [8, 24, 128])
-def test_independent_documents_are_no_near_copies(words, n):
-    ids = np.random.default_rng(words).integers(0, words, (1500, n)).astype(np.int32)
-    sizes = np.unique(near_copy_groups(ids), return_counts=True)[1]
-    assert sizes.max() <= (2 if words >= 9 else 3)
-    assert np.sum(sizes > 1) <= (1 if words >= 9 else 20)  # 0.3 are expected at most
+def test_independent_documents_are_not_grouped(words, n):
+    ids = np.random.default_rng(words).integers(0, words, (1500, n))
+    assert false_pairs(ids) <= 1  # at most 1.5 are expected, and 0.2 were found
 
 
-def test_what_two_documents_share_must_suffice_for_both_sizes():
-    """Sets of 4 and 8 that share 4 have a Jaccard similarity of 1/2."""
-    features = np.tile(np.arange(1, 9, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), (2, 1))
-    for needed, found in (((0.4, 0.4), 1), ((0.6, 0.4), 0), ((0.4, 0.6), 0)):
-        least = np.full(9, 2.0)
-        least[[4, 8]] = needed
-        assert _similar_pairs(features, np.array([4, 8]), least).shape[1] == found
+@pytest.mark.parametrize("words", [4, 50, 300, 5000])
+def test_short_documents_do_not_join_longer_ones_that_contain_them(words):
+    rng = np.random.default_rng(words)
+    lengths = np.exp(rng.normal(2, 0.8, (3000, 1)))
+    ids = rng.choice(words, (3000, 40), p=zipf(words))
+    assert false_pairs(ids, np.arange(40) < np.clip(lengths, 1, 40)) <= 1
 
 
-def test_pieces_join_a_longer_document_that_contains_them():
+@pytest.mark.parametrize("n", [24, 60])
+def test_letters_that_depend_on_those_before_make_no_copies(n):
+    """A Markov chain of order 3: pairs of letters, which are counted, do not tell its law."""
     rng = np.random.default_rng(0)
-    ids, mask = rng.integers(0, 3, (60, 9)), rng.random((60, 9)) < rng.random((60, 1))
-    groups = containment_groups(ids, mask, exclude=(2,))
-    texts = ["".join(map(str, row[kept])) for row, kept in zip(ids, mask & (ids != 2), strict=True)]
-    for text, group in zip(texts, groups, strict=True):
-        holders = [k for k, other in enumerate(texts) if text in other and len(other) > len(text)]
-        assert group in (groups[holders] if holders else [texts.index(text)])
+    law = np.cumsum(rng.dirichlet(np.full(4, 2.0), 64), axis=1)
+    ids = rng.integers(0, 4, (3000, n))
+    for i in range(3, n):
+        context = ids[:, i - 3] * 16 + ids[:, i - 2] * 4 + ids[:, i - 1]
+        ids[:, i] = (rng.random((3000, 1)) > law[context][:, :3]).sum(axis=1)
+    assert false_pairs(ids) <= 3
 
 
-@pytest.mark.parametrize(("length", "joins"), [(63, True), (64, True), (65, False)])
-def test_pieces_of_up_to_64_tokens_are_looked_for(length, joins):
-    ids = np.stack([np.arange(70), np.arange(3, 73)])
-    groups = containment_groups(ids, np.arange(70) < np.array([70, length])[:, None])
-    assert (groups[0] == groups[1]) == joins
-
-
-def test_shingles_are_as_long_as_chance_needs():
-    """The rate of matches makes long shared runs likely for 2 words, and not for 3.
-
-    The number of shared runs is exceeded with probability 0.0002/documents, by a gamma integral.
-    """
-    from scipy.optimize import brentq
-    from scipy.special import gammaincc
-
-    words = (np.arange(50 * 40).reshape(50, 40) % 100 + 1).astype(np.uint64)  # each has 1/100
-    lengths, same = np.full(50, 40), np.zeros((9, 40), bool)
-    same[:3, 5:8] = True  # runs of 3 in a third of the pairs
-    rates = {2: 1e-2, 3: 1e-3, 4: 1e-30}
-    size, least = grouping._least_shingled(words, lengths, same, lambda k: (rates[k], 1.5))
-    pairs, n, longer = 50 / 0.0002, 38.0, 1e-3 / 1e-2
-    assert size == 3
-    mean, clump = 3 / 9 + n**2 * 1e-3, max(1.5, 1 / (1 - longer))
-    number = clump * brentq(lambda k: gammaincc(k + 1, mean / clump) - 1 + 1 / pairs, 0, 99)
-    chance = 1 + max(np.log(pairs * n**2 * 1e-3) / -np.log(longer), number)
-    share = 0.9**6
-    expected = max(chance / (2 * n - chance), share / (2 - share) / 2)
-    assert least[38] == pytest.approx(expected, rel=1e-6)
-
-
-def test_similarity_of_sets_and_the_pairs_that_chance_is_estimated_from():
-    """{1, 2, 3} and {2, 3, 4, 5} share 2 of 5; rows may repeat an element."""
-    one, other = (np.array([x], np.uint32) for x in ([1, 1, 2, 3], [2, 3, 4, 5]))
-    assert [x[0] for x in grouping._set_sizes(one, other)] == [3, 4, 5]
-    assert grouping._similarity(one, other)[0] == pytest.approx(2 / 5)
-    sets = grouping._hash_sets(np.array([[5, 6, 7], [7, 8, 9]], np.uint64), np.array([2, 3]))
-    assert [len(np.unique(row)) for row in sets] == [2, 3]
-    assert len(np.unique(sets)) == 5  # the third feature of the first row is padding
-    assert (np.diff(sets.astype(np.int64), axis=1) >= 0).all()
-    for documents, n, most in ((500, 8, 2000), (5000, 8, 2**12), (5000, 2**13, 2**10)):
-        pairs = np.stack(grouping._random_pairs(documents, n))
-        assert 0.98 * most < pairs.shape[1] <= most
-        assert (pairs[0] != pairs[1]).all()
-
-
-def test_least_similarity_of_copies():
-    """Features 0 to 9, of which chance shares 2, 5 of 9 and all of the last; fewest is 7.
-
-    Copies with share s of their features unchanged have Jaccard similarity s/(2 - s).
-    """
-    chance = np.array([2.0] * 7 + [2.0, 8.0, 20.0])
-    least = grouping._least_similarity(chance, np.arange(1, 11), 0.5)
-    np.testing.assert_allclose(least, [np.inf, *[2.0] * 7, 7 / 9, 8 / 10, 2.0][:11])
-    # Where 7 of 99 features suffice against chance, half of the similarity of copies is needed.
-    assert grouping._least_similarity(np.array([0.0]), np.array([99]), 0.5)[1] == 1 / 6
-
-
-def test_aligned_words_of_independent_documents():
-    """Shared words of 0.0002 false copies a document, by the binomial tail as a beta integral."""
-    from scipy.special import betainc
-
-    same, both = np.zeros((4, 40), bool), np.ones((4, 40), bool)
-    same[:, :20:2], both[:2, 1::2] = [[True], [False], [True], [True]], False
-    least = grouping._least_aligned(same, both, 50)
-    for n, agree in ((20, 3 / 6), (40, 3 / 12)):
-        # 3 of 4 pairs agree at even places below 20; at odd ones 2 of 4 pairs have words.
-        shared = 2 * n * least[n] / (1 + least[n])
-        tail = betainc(n - shared + 1, shared, 1 - agree)
-        assert 1 - tail == pytest.approx(0.0002 / 50, rel=1e-6)
-    # Without agreement copies with 0.9² of their words unchanged decide.
-    few = grouping._least_aligned(np.zeros((4, 400), bool), both.repeat(10, axis=1), 50)
-    assert few[400] == pytest.approx(0.81 / 1.19 / 2)
-
-
-def test_matches_of_shingles_are_those_of_sets():
+def test_common_phrases_make_no_copies():
     rng = np.random.default_rng(0)
-    ids = rng.integers(0, np.where(np.arange(40) % 2, 2, 9)[:, None], (40, 9))
-    mask = np.arange(9) < rng.integers(1, 10, 40)[:, None]
-    words, lengths = grouping._word_rows(ids, mask, ())
-    words[:2], lengths[:2] = np.arange(9, 18), 9  # the one pair that shares the most
-    one, other = np.append(rng.integers(2, 40, (2, 149)), [[0], [1]], axis=1)
-    rate, dispersion = grouping._shingle_matches(
-        *grouping._prefix_hashes(words), lengths, one, other, 2
-    )
-    runs = [
-        {tuple(x[k : k + 2]) for k in range(n - 1)} for x, n in zip(words, lengths, strict=True)
-    ]
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if min(lengths[a], lengths[b]) >= 2]
-    number = np.array([len(runs[a] & runs[b]) for a, b in pairs])
-    usual = number <= np.quantile(number, 0.99)
-    windows = np.array([(lengths[a] - 1) * (lengths[b] - 1) for a, b in pairs])
-    assert 0 < np.sum(~usual) < 4
-    assert rate == pytest.approx(number[usual].sum() / windows[usual].sum())
-    assert dispersion == pytest.approx(max(number[usual].var() / number[usual].mean(), 1))
-    assert dispersion > 1
+    phrases = rng.choice(5000, (300, 6), p=zipf(5000))
+    ids = rng.choice(5000, (2000, 40), p=zipf(5000))
+    for start in (3, 22):
+        ids[:, start : start + 6] = phrases[rng.choice(300, 2000, p=zipf(300))]
+    assert false_pairs(ids) == 0
+    # Documents of which a phrase is more than half cannot be told from copies.
+    assert false_pairs(ids[:, :10]) > 600
 
 
 def test_text_that_all_documents_begin_with_makes_no_copies():
     rng = np.random.default_rng(0)
-    ids = rng.integers(20, 400, (600, 32)).astype(np.int32)
+    ids = rng.integers(20, 400, (600, 32))
     ids[:, :16] = np.arange(16)
-    assert len(np.unique(near_copy_groups(ids))) == 600
+    assert false_pairs(ids) == 0
     # Words that tell positions: each place has one word with probability 0.6.
     ids = np.where(rng.random((600, 24)) < 0.6, np.arange(24), rng.integers(0, 24, (600, 24)))
-    assert np.unique(near_copy_groups(ids.astype(np.int32)), return_counts=True)[1].max() <= 3
+    assert false_pairs(ids) == 0
 
 
-def test_a_copy_with_words_put_in_is_a_near_copy():
-    rng = np.random.default_rng(1)
-    base = rng.integers(0, 2000, (200, 60)).astype(np.int32)
-    shifted = np.insert(base, [3, 20], rng.integers(0, 2000, (200, 2)), axis=1)[:, :60]
-    groups = near_copy_groups(np.concatenate([base, shifted]))
-    np.testing.assert_array_equal(groups[200:], groups[:200])
+@pytest.mark.parametrize(("length", "least"), [(5, 0.9), (6, 0.98), (12, 1.0), (30, 1.0)])
+def test_pieces_join_a_longer_document_that_contains_them(length, least):
+    rng = np.random.default_rng(0)
+    whole = rng.choice(5000, (500, 40), p=zipf(5000))
+    starts = rng.integers(0, 40 - length, 500)
+    pieces = [row[k : k + length] for row, k in zip(whole, starts, strict=True)]
+    groups = dependent_groups(*padded([*whole, *pieces]))
+    assert np.mean(groups[:500] == groups[500:]) >= least
+    assert len(np.unique(groups[:500])) == 500
+
+
+def test_a_piece_of_two_documents_does_not_join_them():
+    rng = np.random.default_rng(0)
+    rows = [*rng.integers(0, 3000, (300, 40)), rng.integers(0, 3000, 8)]
+    rows[0][3:11] = rows[1][20:28] = rows[300]
+    groups = dependent_groups(*padded(rows))
+    assert len(np.unique(groups)) == 300
+    assert groups[300] in groups[:2]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_short_pieces_join_where_most_documents_are_pieces(share):
+    """Two words are in many documents by chance: they are pieces only if most of the others are."""
+    rng = np.random.default_rng(0)
+    whole = rng.choice(2000, (200, 30), p=zipf(2000))
+    pieces = [row[k : k + 10] for row in whole for k in (2, 11, 19)]
+    other = rng.choice(2000, (600, 10), p=zipf(2000))
+    longer = [*pieces[: int(600 * share)], *other[int(600 * share) :]]
+    groups = dependent_groups(*padded([*whole, *longer, *whole[:, 5:7]]))
+    joined = np.isin(groups[-200:], groups[:800])
+    assert joined.all() if share > 0.5 else joined.mean() < 0.1
+
+
+@pytest.mark.parametrize("copies", [30, 80])
+def test_many_near_copies_of_one_document_are_together(copies):
+    rng = np.random.default_rng(0)
+    ids = rng.choice(3000, (2000, 40), p=zipf(3000))
+    ids[:copies] = np.where(rng.random((copies, 40)) < 0.1, ids[:copies], ids[0])
+    groups = dependent_groups(ids.astype(np.int32))
+    assert np.mean(groups[:copies] == groups[0]) > 0.95
+    assert len(np.unique(groups[copies:])) == 2000 - copies
+
+
+def test_information_of_words_that_follow_each_other_or_have_a_place():
+    """Of 400 documents, more than 12 share a pair that is common: excess over count of contexts."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(10, 60, (400, 6))
+    ids[:100, 2], ids[:100, 3] = 1, 2  # the only occurrences of these words
+    tokens = grouping._tokens(ids, np.ones(ids.shape, bool))
+    found = np.exp(-grouping._information(tokens).reshape(400, 6))
+    np.testing.assert_allclose(found[:100, 2], (100 - 12) / 400, rtol=1e-3)  # at its place
+    np.testing.assert_allclose(found[:100, 3], (100 - 12) / 100, rtol=1e-3)  # after word 1
+    counts = np.bincount(ids.ravel()) / ids.size
+    np.testing.assert_allclose(found[100:], counts[ids[100:]], rtol=0.3)
+    assert np.median(found[100:] / counts[ids[100:]]) == pytest.approx(1, rel=1e-6)
+
+
+def test_scores_of_alignments_are_those_of_the_best_run():
+    """Brute force over all runs, for every shift."""
+    rng = np.random.default_rng(0)
+    ids, mask = padded([rng.integers(0, 3, n) for n in (5, 7, 8, 11)])
+    tokens = grouping._tokens(ids, mask)
+    gain = rng.random(len(tokens.words)) + 0.5
+    for one, other in itertools.combinations(range(4), 2):
+        for shift in range(-4, 11):
+            steps = [
+                (
+                    gain[tokens.begin[one] + k]
+                    if ids[one, k] == ids[other, k + shift]
+                    else np.log(0.19)
+                )
+                if 0 <= k + shift < mask[other].sum()
+                else -np.inf
+                for k in range(mask[one].sum())
+            ]
+            runs = [sum(steps[a:b]) for a, b in itertools.combinations(range(len(steps) + 1), 2)]
+            pair = (np.array([x]) for x in (one, other, shift))
+            found = grouping._alignment_scores(tokens, gain, *pair)[0]
+            assert max(found, 0) == pytest.approx(max(0, *runs))
+
+
+def test_hashes_of_runs_are_those_of_their_words():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 2, (20, 12))
+    tokens = grouping._tokens(ids, np.ones(ids.shape, bool))
+    start, end = np.array(list(itertools.combinations(range(0, 241, 3), 2))).T
+    seen = {}
+    for a, b, found in zip(start, end, tokens.hashes(start, end), strict=True):
+        assert seen.setdefault(tuple(ids.ravel()[a:b]), found) == found
+    assert len(set(seen.values())) == len(seen)
 
 
 def test_labels_do_not_depend_on_padding_or_the_numbers_of_words():
@@ -215,10 +253,6 @@ def test_all_kinds_of_dependence_are_joined():
     groups = dependent_groups(ids, mask, groups=known)
     assert len(np.unique(groups[:4])) == 1
     assert len(np.unique(groups)) == 3
-    apart = np.array([0, 4, 5])
-    np.testing.assert_array_equal(
-        dependent_groups(ids[apart], mask[apart]), containment_groups(ids[apart], mask[apart])
-    )
     with unchecked(), pytest.raises(InputError, match=r"`groups`.*one label for each of 6"):
         dependent_groups(ids, mask, groups=known[:3])
 
@@ -241,8 +275,8 @@ def test_few_or_empty_documents(documents):
     for ids in (np.zeros((documents, 0), np.int32), np.zeros((documents, 4), np.int32)):
         assert len(dependent_groups(ids)) == documents
     ids = np.arange(8 * documents, dtype=np.int32).reshape(documents, 8)
-    np.testing.assert_array_equal(near_copy_groups(ids), np.arange(documents))
-    np.testing.assert_array_equal(near_copy_groups(ids, ids < 0), np.arange(documents))
+    np.testing.assert_array_equal(dependent_groups(ids), np.arange(documents))
+    assert len(dependent_groups(ids, ids < 0)) == documents
 
 
 def test_two_copies_are_found_among_documents_too_short_to_judge():
@@ -250,7 +284,7 @@ def test_two_copies_are_found_among_documents_too_short_to_judge():
     ids = rng.integers(0, 300, (302, 60))
     ids[301] = np.where(rng.random(60) < 0.1, ids[301], ids[300])
     mask = np.arange(60) < np.where(np.arange(302) < 300, 3, 60)[:, None]
-    groups = near_copy_groups(ids, mask)
+    groups = dependent_groups(ids, mask)
     assert groups[300] == groups[301]
     assert len(set(groups)) == 301
 
@@ -287,15 +321,15 @@ def test_neighbours_of_one_author_are_alike():
 
 
 def test_vectors_of_documents_weight_words_by_their_frequency():
-    words = np.array([[1, 2, 2], [1, 3, 0], [4, 0, 0]], np.uint64)
-    vectors = grouping._document_vectors(words, np.random.default_rng(5))
+    ids = np.array([[1, 2, 2], [1, 3, 0], [4, 0, 0]])
+    vectors = grouping._document_vectors(ids, ids > 0, np.random.default_rng(5))
     rng = np.random.default_rng(5)
-    signs, cells = rng.choice([-1.0, 1.0], 5), rng.integers(0, 64, 5)
+    signs, cells = rng.choice([-1.0, 1.0], 4), rng.integers(0, 64, 4)
     expected = np.zeros((3, 64))
-    for row, (document, count) in enumerate(zip(words.tolist(), (3, 2, 1), strict=True)):
+    for row, (document, count) in enumerate(zip(ids.tolist(), (3, 2, 1), strict=True)):
         for word in filter(None, document):  # words 1 and 2 occur twice, the others once
             weight = {1: 2**-0.5, 2: 2**-0.5}.get(word, 1.0)
-            expected[row, cells[word]] += signs[word] * weight / count
+            expected[row, cells[word - 1]] += signs[word - 1] * weight / count
     expected -= expected.mean(axis=0)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
@@ -304,9 +338,7 @@ def test_vectors_of_documents_weight_words_by_their_frequency():
 def test_similarity_of_random_orders_is_that_of_all_pairs():
     """Unit vectors v of mean 0: the mean cosine of pairs is (‖Σv‖² - n)/(n(n - 1))."""
     ids = clustered(0)[0][:300]
-    vectors = grouping._document_vectors(
-        grouping._word_rows(ids, None, ())[0], np.random.default_rng(0)
-    )
+    vectors = grouping._document_vectors(ids, np.ones(ids.shape, bool), np.random.default_rng(0))
     pairs = (np.sum(vectors.sum(axis=0) ** 2) - 300) / (300 * 299)
     found = neighbour_similarity(ids, permutations=99)
     assert found.at_random == pytest.approx(pairs, abs=1e-3)

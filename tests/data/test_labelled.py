@@ -328,8 +328,8 @@ def test_a_part_held_out_is_a_partition_without_copies_across(seed, fraction):
 
 
 def test_a_phrase_stays_with_the_document_it_was_cut_from(tmp_path):
-    sentences = [f"a{i} b{i} c{i} d{i}" for i in range(20)]
-    phrases = [" ".join(text.split()[1:3]) for text in sentences]
+    sentences = [f"a{i} b{i} c{i} d{i} e{i} f{i}" for i in range(20)]
+    phrases = [" ".join(text.split()[1:5]) for text in sentences]
     path = written(tmp_path, "a.tsv", [(i % 2, t) for i, t in enumerate(sentences + phrases)])
     rest, held_out = hold_out(load_labelled(path), fraction=0.3)
     assert len(held_out.labels) == 12
@@ -339,7 +339,7 @@ def test_a_phrase_stays_with_the_document_it_was_cut_from(tmp_path):
 
 def test_groups_that_do_not_fit_memory_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    with pytest.raises(InputError, match="grouping 4 documents of length 8 needs"):
+    with pytest.raises(InputError, match="grouping 4 documents of 32 tokens needs"):
         hold_out(numbered(np.arange(32).reshape(4, 8)))
 
 

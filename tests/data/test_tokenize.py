@@ -12,7 +12,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import (
     Corpus,
-    containment_groups,
+    dependent_groups,
     load_corpus,
     load_labelled,
     load_tokens,
@@ -174,7 +174,7 @@ def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
 
 def test_groups_are_of_documents_inside_of_others(options):
     corpus = tokenize(TEXTS, length=40, **options)
-    expected = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    expected = dependent_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     np.testing.assert_array_equal(corpus.groups(), expected)
 
 

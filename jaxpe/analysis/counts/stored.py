@@ -162,8 +162,9 @@ def write_part(part: CountPart, path: str | os.PathLike[str]) -> None:
     header, tokens = part.header._replace(tokens=[]), part.header.tokens
     texts = {"header": {"format": _FORMAT, **to_json(header)}, "tokens": tokens}
     arrays = {name: np.frombuffer(json.dumps(x).encode(), np.uint8) for name, x in texts.items()}
-    row, token = np.divmod(part.cells.numbers, STRIDE)
-    steps = np.diff(row * len(tokens) + token, prepend=0)
+    numbers = part.cells.numbers
+    index = numbers - numbers // STRIDE * (STRIDE - len(tokens))  # row · vocabulary + token
+    steps = np.diff(index, prepend=0)
     for name, values in (("steps", steps), ("counts", part.cells.counts)):
         smallest = np.min_scalar_type(values.max(initial=0)).newbyteorder("<")
         arrays[name] = values.astype(smallest)

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Int32, Integer, UInt32
+from jaxtyping import Bool, Int, Int32, Integer
 
 from jaxpe._core.options import Choice
 from jaxpe._core.results import short_repr
@@ -96,9 +96,9 @@ class TokenCorpus(NamedTuple):
         Raises:
             InputError: more than memory holds.
 
-        >>> films = jaxpe.data.Corpus("films", ["a great film", "great film", "dull"])
+        >>> films = jaxpe.data.Corpus("films", ["a great film", "dull", "A great film"])
         >>> jaxpe.data.tokenize(films).groups().tolist()
-        [0, 0, 2]
+        [0, 1, 0]
         """
         return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
 
@@ -130,21 +130,3 @@ def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " doc
     first: dict[str | int, int] = {}
     names = (number if name is None else name for number, name in enumerate(groups))
     return np.array([first.setdefault(x, number) for number, x in enumerate(names)], np.int32)
-
-
-class TokenBatch(NamedTuple):
-    """Batch of documents as tokens, with a fixed number of rows.
-
-    Attributes:
-        ids, mask: fields of `TokenCorpus`.
-        valid: false for rows that hold no document, at the end of the last batch.
-        place: position in the shards after this batch; the iterator's `set_state` accepts it.
-        groups: hash of the group of each document, or of its text if it has none; None without a
-            `group_field`.
-    """
-
-    ids: Int32[np.ndarray, "documents n"]
-    mask: Bool[np.ndarray, "documents n"]
-    valid: Bool[np.ndarray, " documents"]
-    place: dict[str, Any]
-    groups: UInt32[np.ndarray, " documents"] | None = None

@@ -29,6 +29,12 @@ class Ragged:
         ends = [0, *np.cumsum(self.lengths).tolist()]
         return (self.values[start:end] for start, end in itertools.pairwise(ends))
 
+    def split(self, number: int) -> tuple["Ragged", "Ragged"]:
+        """First `number` sequences and the rest, as views."""
+        at = int(self.lengths[:number].sum())
+        first = Ragged(self.values[:at], self.lengths[:number])
+        return first, Ragged(self.values[at:], self.lengths[number:])
+
     def chosen(self, keep: Bool[np.ndarray, " sequences"]) -> "Ragged":
         """Select sequences by a mask."""
         if keep.all():

@@ -8,7 +8,7 @@ import jaxpe
 from jaxpe import InputError
 from jaxpe.analysis.corpus import analyse_counts, analyse_tokens, job
 from jaxpe.analysis.counts import CountedShard, CountSettings, StoredCounts
-from jaxpe.data import TokenCorpus, containment_groups
+from jaxpe.data import TokenCorpus, dependent_groups
 from jaxpe.geometry import (
     disjoint_position_geometries,
     position_geometry_from_counts,
@@ -35,7 +35,7 @@ def corpus() -> TokenCorpus:
 
 
 def table(ids, corpus, folds):
-    groups = containment_groups(corpus.ids, corpus.mask)
+    groups = dependent_groups(corpus.ids, corpus.mask)
     counts = jaxpe.count_tokens(ids, vocab_size=WORDS, mask=corpus.mask, folds=folds, groups=groups)
     return np.asarray(counts.tokens)
 
