@@ -145,8 +145,9 @@ def _summed_header(
         _refuse_twice(header, file, counted)
         is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
         tokens = numbers[is_of_corpus] % STRIDE
-        number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).tolist()
-        occurrences.update(dict(zip(header.tokens, number, strict=True)))
+        number = np.zeros(len(header.tokens), np.int64)
+        np.add.at(number, tokens, counts[is_of_corpus])
+        occurrences.update(dict(zip(header.tokens, number.tolist(), strict=True)))
         shards = tuple(x._replace(documents=weight * x.documents) for x in header.shards)
         is_aligned = aligns_tokens(header.settings)
         headers.append(header._replace(shards=shards, tokens=[] if is_aligned else header.tokens))
@@ -202,7 +203,7 @@ def refuse_differences(one: CountHeader, other: CountHeader, names: tuple[str, s
 def _refuse_lost(part: CountPart, file: Path, columns: dict[str, int]) -> None:
     """Raise for unknown tokens that another file may have by name."""
     last = len(part.header.tokens) - 1
-    is_cut = part.header.tokens[last] == UNKNOWN and len(columns) > last + 1
+    is_cut = part.header.tokens[-1:] == [UNKNOWN] and len(columns) > last + 1
     if is_cut and np.any(part.cells.numbers % STRIDE == last):
         raise InputError(
             f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {last + 1:,} was "
