@@ -96,7 +96,8 @@ def count(
     )
     is_ids = options.tokenizer == "ids" or hold_ids(paths, options.text_field)
     tokenizer, settings = tokenizer_and_settings(options, is_ids=is_ids)
-    shards = shards[options.part :: options.parts]
+    if not (shards := shards[options.part :: options.parts]):
+        raise InputError(f"{len(paths)} shards have no `part` {options.part}; pass fewer `parts`")
     with locked_folder(out):
         work = [_Work(x, *_digest_and_file(x, options, tokenizer, Path(out))) for x in shards]
         if is_counted(out) and not any(each.file.exists() for each in work):
