@@ -199,7 +199,9 @@ def read_documents(
     progress: Progress,
 ) -> list[Row]:
     """Read the rows of all paths whose text is not blank, within memory."""
-    chosen = chosen_fields(paths, fields, log)
+    chosen, name = chosen_fields(paths, fields, log), source_name([*paths])
+    if chosen.text != fields.text:
+        progress.say(f"{name}: the texts are of the column {quoted(str(chosen.text))}")
 
     def rows() -> Iterator[Row]:
         for path in paths:
@@ -211,7 +213,6 @@ def read_documents(
             else:
                 yield from iter_rows(path, chosen, log, progress)
 
-    name = source_name([*paths])
     read = list_within_memory(rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=name)
     if log.null_texts and not read:
         raise InputError(
