@@ -79,7 +79,7 @@ def count(
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "a.txt").write_text("to be\nor not\nto be\n")
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
     >>> options = CountOptions(sources=(str(folder / "a.txt"),), length=2, folds=4, nulls=0)
     >>> stored = count(options, folder / "counts")
     >>> stored.header.tokens, stored.counts.merged().tokens.tolist()
