@@ -145,7 +145,7 @@ def _summed_header(
         _refuse_twice(header, file, counted)
         is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
         tokens = numbers[is_of_corpus] % STRIDE
-        number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).tolist()
+        number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).astype(int).tolist()
         occurrences.update(dict(zip(header.tokens, number, strict=True)))
         shards = tuple(x._replace(documents=weight * x.documents) for x in header.shards)
         is_aligned = aligns_tokens(header.settings)
