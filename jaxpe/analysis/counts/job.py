@@ -78,7 +78,7 @@ def count(
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "a.txt").write_text("to be\nor not\nto be\n")
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
     >>> options = CountOptions(sources=(str(folder / "a.txt"),), length=2, folds=4, nulls=0)
     >>> stored = count(options, folder / "counts")
     >>> stored.header.tokens, stored.counts.merged().tokens.tolist()
@@ -95,9 +95,8 @@ def count(
     )
     is_ids = options.tokenizer == "ids" or hold_ids(paths, options.text_field)
     tokenizer, settings = tokenizer_and_settings(options, is_ids=is_ids)
-    number, shards = len(shards), shards[options.part :: options.parts]
-    if not shards:
-        raise InputError(f"`part={options.part}` of {number} shards is empty; lower `parts`")
+    if not (shards := shards[options.part :: options.parts]):
+        raise InputError(f"{len(paths)} shards have no `part` {options.part}; pass fewer `parts`")
     with locked_folder(out):
         work = [_Work(x, *_digest_and_file(x, options, tokenizer, Path(out))) for x in shards]
         if is_counted(out) and not any(each.file.exists() for each in work):

@@ -81,6 +81,8 @@ def merge(
         shown = shortened(tuple(weights))
         raise InputError(f"`weights` are {shown}; pass {len(folders)} whole numbers, at least 1")
     total = sum_files([*map(counts_file, folders)], weights=weights)
+    if not total.table.any():
+        raise InputError(f"no tokens in {len(folders)} counts; pass counts of files with text")
     with locked_folder(out):
         if is_counted(out):
             raise InputError(f"{out} holds counts already; pass another folder")
@@ -145,9 +147,8 @@ def _summed_header(
         _refuse_twice(header, file, counted)
         is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
         tokens = numbers[is_of_corpus] % STRIDE
-        number = np.zeros(len(header.tokens), np.int64)
-        np.add.at(number, tokens, counts[is_of_corpus])
-        occurrences.update(dict(zip(header.tokens, number.tolist(), strict=True)))
+        number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).astype(int).tolist()
+        occurrences.update(dict(zip(header.tokens, number, strict=True)))
         shards = tuple(x._replace(documents=weight * x.documents) for x in header.shards)
         is_aligned = aligns_tokens(header.settings)
         headers.append(header._replace(shards=shards, tokens=[] if is_aligned else header.tokens))

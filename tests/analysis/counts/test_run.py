@@ -20,7 +20,7 @@ from jaxpe.analysis.counts import (
     merge,
     read_counts,
 )
-from jaxpe.data import Shard, open_tokenizer
+from jaxpe.data import open_tokenizer
 from jaxpe.geometry import bin_counts, fold_of_documents, rotate_within_documents
 from tests.analysis.counts.test_stored import equal
 from tests.progress import Told
