@@ -61,6 +61,7 @@ BESIDE = {
     "lists": [["p", "q"], ["r"]],
     "objects": [{"text": "p"}, {"text": "q"}],
     "strings": [1984, "p"],
+    "lists of integers": [[1, 2], [3]],
     "missing": [],
 }
 
@@ -73,7 +74,7 @@ def test_the_only_strings_beside_something_unclear(tmp_path, kind):
 
 
 def test_numbers_beside_the_text(tmp_path):
-    row = {"body": "p", "n": 1, "x": 0.5, "ok": True, "year": "1984", "score": "NA"}
+    row = {"body": "p", "n": 1, "x": 0.5, "ok": True, "no": "False", "year": "1984", "score": "NA"}
     rows = [row, row | {"body": "q", "score": "3"}, row | {"body": 7}]
     assert chosen(lines(tmp_path / "a.jsonl", *rows[:2]), "body") == ["p", "q"]
     with pytest.raises(InputError, match=r"line 3: 'body' is .*7.*, not a string"):
@@ -148,9 +149,11 @@ def test_a_table_beside_lines_of_text(tmp_path):
     assert chosen([tmp_path / "a.txt", tmp_path / "b.csv"], "body") == ["p", "q", "r"]
 
 
+@pytest.mark.parametrize("header", ["id, text", "id,text", '"id", "text"'])
 @pytest.mark.parametrize("delimiter", [", ", " , ", "; "])
-def test_blanks_after_the_delimiter(tmp_path, delimiter):
-    rows = [("id", "text"), (1, '"hello, world; a"'), (2, '"good ""bye"""'), (3, "plain")]
+def test_blanks_after_the_delimiter(tmp_path, delimiter, header):
+    header = header.replace(",", delimiter.strip())
+    rows = [(header,), (1, '"hello, world; a"'), (2, '"good ""bye"""'), (3, "plain")]
     text = "".join(delimiter.join(map(str, row)) + "\n" for row in rows)
     (tmp_path / "a.csv").write_text(text)
     assert load_corpus(tmp_path / "a.csv").documents == ["hello, world; a", 'good "bye"', "plain"]

@@ -244,6 +244,8 @@ def test_splits_are_words_in_the_names_of_files(tmp_path, train, test, split):
 def test_words_within_words_are_no_splits(tmp_path):
     folder = poems(tmp_path / "x", "contest.txt", "restrained.txt")
     assert len(load_corpus(folder).documents) == 4
+    folder = poems(tmp_path / "y", "a_train_ride.txt", "war.txt")  # one word alone is of a title
+    assert len(load_corpus(folder).documents) == 4
 
 
 def test_a_file_beside_its_compressed_copy_is_refused(tmp_path):

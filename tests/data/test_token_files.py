@@ -202,7 +202,7 @@ def test_a_bin_of_32_bits_that_was_read_as_16():
 
 @pytest.mark.parametrize(
     ("dtype", "most", "bits"),
-    [("<u4", 50_000, "32"), ("<u4", 4, "32"), ("<u4", 200_000, "32")]
+    [("<u4", 50_000, "32"), ("<u4", 4, "32"), ("<u4", 200_000, "32"), ("<i8", 50_000, "64")]
     + [("<u2", most, None) for most in (50_000, 4, 300)],
 )
 def test_the_bits_of_a_bin_by_its_content(tmp_path, dtype, most, bits):

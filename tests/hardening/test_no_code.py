@@ -20,8 +20,8 @@ from jaxpe._core.errors import InputError
 from jaxpe.data import load_corpus
 from jaxpe.training import Checkpoints
 from tests.analysis.inspect.folders import with_tokenizer
-from tests.data.test_shards import write_records
-from tests.data.test_sources import TEXTS, save_to_disk, tfds_folder
+from tests.data.test_sources import save_to_disk
+from tests.data.tfds_builder import TEXTS, tfds_folder
 from tests.hardening.hostile_models import gguf_file
 from tests.training.test_folder import SAVED, run_folder
 
@@ -180,10 +180,12 @@ ATTACKS = {
             }
         ),
         OF_TFDS,
-        "jsonFeature, which is not read",
+        "field jsonFeature, not read",
     ),
     "tfds_field": Attack(
-        other_feature(lambda name: {"python_class_name": name, "text": {}}), OF_TFDS, NO_CLASS
+        other_feature(lambda name: {"python_class_name": name, "text": {}}),
+        OF_TFDS,
+        "python_class_name, not read",
     ),
     "tfds_legacy": Attack(tfds(legacy), OF_TFDS, "tfds_legacy/"),
     "tfds_info": Attack(
@@ -199,12 +201,6 @@ ATTACKS = {
     "saved": Attack(saved, f"{CORPUS}(folder / 'saved')"),
     "arrow": Attack(arrow, f"{CORPUS}(folder / 'a.arrow')"),
     "parquet": Attack(arrow, f"{CORPUS}(folder / 'a.parquet')"),
-    "records": Attack(
-        lambda folder, module: write_records(
-            folder / "a.array_record", [b"a text", pickled(module)]
-        ),
-        f"{CORPUS}(folder / 'a.array_record')",
-    ),
     "npy": Attack(numpy_files, "jaxpe.data.load_tokens(folder / 'a.npy')", "cannot be read"),
     "npz": Attack(numpy_files, "jaxpe.encodings.resolve(f'{folder}/a.npz')", "Python objects"),
     "config": Attack(model, "jaxpe.nn.load_causal_lm(folder)"),

@@ -394,6 +394,7 @@ def analyse_counts(
         edges=settings.edges,
         where=where,
         null_texts=header.null_texts,
+        choices=header.choices,
     )
 
 

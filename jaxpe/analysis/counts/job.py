@@ -1,6 +1,5 @@
 """The job behind `jaxpe count`: shards to counts in a folder."""
 
-import contextlib
 import dataclasses
 import itertools
 import multiprocessing
@@ -79,7 +78,7 @@ def count(
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "a.txt").write_text("to be\nor not\nto be\n")
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
     >>> options = CountOptions(sources=(str(folder / "a.txt"),), length=2, folds=4, nulls=0)
     >>> stored = count(options, folder / "counts")
     >>> stored.header.tokens, stored.counts.merged().tokens.tolist()
@@ -96,7 +95,8 @@ def count(
     )
     is_ids = options.tokenizer == "ids" or hold_ids(paths, options.text_field)
     tokenizer, settings = tokenizer_and_settings(options, is_ids=is_ids)
-    shards = shards[options.part :: options.parts]
+    if not (shards := shards[options.part :: options.parts]):
+        raise InputError(f"{len(paths)} shards have no `part` {options.part}; pass fewer `parts`")
     with locked_folder(out):
         work = [_Work(x, *_digest_and_file(x, options, tokenizer, Path(out))) for x in shards]
         if is_counted(out) and not any(each.file.exists() for each in work):
@@ -329,10 +329,12 @@ def _look_at_first(
     Folds cannot show this: a fold depends on the content of one document alone, so counts do not
     depend on batches, shards and machines.
     """
-    with contextlib.suppress(InputError):  # raised again where the shard is counted
-        batches = _batches(shards[0], options, settings, False, ReadLog())
+    batches = _batches(shards[0], options, settings, False, ReadLog())
+    try:
         first = next(batches, ([], None))[0][:_SAMPLE]
         ids, mask = tokenizer.encode(first, length=min(settings.length, _SAMPLE))
+    except InputError:
+        return  # raised again where the shard is counted
     if not len(first):
         return
     if options.tokenizer is None:

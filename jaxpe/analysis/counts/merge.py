@@ -82,6 +82,8 @@ def merge(
         shown = shortened(tuple(weights))
         raise InputError(f"`weights` are {shown}; pass {len(folders)} whole numbers, at least 1")
     total = sum_files([*map(counts_file, folders)], weights=weights)
+    if not total.table.any():
+        raise InputError(f"no tokens in {len(folders)} counts; pass counts of files with text")
     with locked_folder(out):
         if is_counted(out):
             raise InputError(f"{out} holds counts already; pass another folder")
@@ -179,12 +181,13 @@ def _summed_header(
     )
 
 
-def _header_and_occurrences(file: Path) -> tuple[CountHeader, list[float]]:
+def _header_and_occurrences(file: Path) -> tuple[CountHeader, list[int]]:
     """Header of a file, and how often each of its tokens was counted."""
     header, (numbers, counts) = read_part(file)
     is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
     tokens = numbers[is_of_corpus] % STRIDE
-    return header, np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).tolist()
+    number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens))
+    return header, number.astype(int).tolist()
 
 
 def _vocabulary(occurrences: Counter[str], max_vocab: int | None) -> list[str]:
@@ -222,7 +225,7 @@ def refuse_differences(one: CountHeader, other: CountHeader, names: tuple[str, s
 def _refuse_lost(part: CountPart, file: Path, columns: Mapping[str, int]) -> None:
     """Raise for unknown tokens that another file may have by name."""
     last = len(part.header.tokens) - 1
-    is_cut = part.header.tokens[last] == UNKNOWN and len(columns) > last + 1
+    is_cut = part.header.tokens[-1:] == [UNKNOWN] and len(columns) > last + 1
     if is_cut and np.any(part.cells.numbers % STRIDE == last):
         raise InputError(
             f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {last + 1:,} was "

@@ -46,8 +46,8 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     )  # errors in the options are raised before the pipeline runs
     if vocabulary_occurs(tokenizer.name) and options.vocab is None:
         raise InputError(
-            f"workers need one vocabulary of {tokenizer.name}: count a sample with jaxpe count "
-            "--max-vocab, and pass its folder as `vocab`"
+            f"workers need one vocabulary of {tokenizer.name}: count a sample with `max_vocab`, "
+            "and pass its folder as `vocab`"
         )
     rows = texts | "rows" >> beam.FlatMap(text_rows, options=options)
     batches = rows | beam.BatchElements(max_batch_size=batch_size(settings))

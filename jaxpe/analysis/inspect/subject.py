@@ -265,7 +265,9 @@ def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     )
     order = np.random.default_rng(options.seed).permutation(len(corpus.documents))
     chosen = np.sort(order[: options.documents])
-    return corpus._replace(documents=[corpus.documents[i] for i in chosen])
+    columns = [x.value for x in corpus.choices if x.setting == "column of text"]
+    name = corpus.name + (f", column {columns[0]}" if columns else "")
+    return corpus._replace(name=name, documents=[corpus.documents[i] for i in chosen])
 
 
 def _vocabulary(rows: TokenCorpus, model: InspectedModel) -> Vocabulary:

@@ -199,7 +199,9 @@ def read_documents(
     progress: Progress,
 ) -> list[Row]:
     """Read the rows of all paths whose text is not blank, within memory."""
-    chosen = chosen_fields(paths, fields, log)
+    chosen, name = chosen_fields(paths, fields, log), source_name([*paths])
+    if chosen.text != fields.text:
+        progress.say(f"{name}: the texts are of the column {quoted(str(chosen.text))}")
 
     def rows() -> Iterator[Row]:
         for path in paths:
@@ -211,7 +213,6 @@ def read_documents(
             else:
                 yield from iter_rows(path, chosen, log, progress)
 
-    name = source_name([*paths])
     read = list_within_memory(rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=name)
     if log.null_texts and not read:
         raise InputError(
@@ -235,9 +236,13 @@ def find_splits(path: str) -> dict[str, list[str]]:
     if len({find_format(file) for file in files}) > 1:
         names = listed([*map(file_name, files)])
         raise InputError(f"{path} holds several kinds of files ({names}); pass a pattern of one")
+    words = {file: _split_word(file) for file in files}
+    if len({*words.values()} - {None}) < 2:  # the word may be part of a title
+        words = dict.fromkeys(files)
     splits: dict[str, list[str]] = {}
-    for file in files:
-        splits.setdefault(_split_name(file), []).append(file)
+    for file, word in words.items():
+        stem = _SHARD.sub("", file_name(file).partition(".")[0])
+        splits.setdefault(word or stem, []).append(file)
     is_split = len(splits) > 1 and not splits.keys().isdisjoint((TRAIN, *_HELD_OUT))
     return splits if is_split else {TRAIN: files}
 
@@ -258,11 +263,10 @@ def _nested_folders(folder: str) -> list[str]:
     ]
 
 
-def _split_name(file: str) -> str:
-    """Name of the split of a file: a usual one within its name, or else the name of its shards."""
+def _split_word(file: str) -> str | None:
+    """Usual name of a split within the name of a file; None without one."""
     words = re.split(r"[\W_]+", file_name(file).lower().replace("training", TRAIN))
-    usual = next((word for word in words if word in (TRAIN, *_HELD_OUT)), None)
-    return usual or _SHARD.sub("", file_name(file).partition(".")[0])
+    return next((word for word in words if word in (TRAIN, *_HELD_OUT)), None)
 
 
 def _source_files(source: str, split: str, log: ReadLog) -> list[str]:

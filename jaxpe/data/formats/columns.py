@@ -154,8 +154,9 @@ def chosen_column(
     usual = next((x for x in USUAL[what] if any(map(is_kind, others.get(x, ())))), None)
     kinds = {name: _kind(values) for name, values in others.items()}
     held = [name for name, kind in kinds.items() if kind == what]
-    unclear = [name for name, kind in kinds.items() if kind == "unclear" and what == "text"]
-    if usual is None and (len(held) != 1 or unclear):
+    # An id of rows is no text because the text is a list, or null at first.
+    is_unclear = what == "text" and not {"text", "number"}.issuperset(kinds.values())
+    if usual is None and (len(held) != 1 or is_unclear):
         raise InputError(
             f"{where}: it is not clear which column holds the {what}: {_shown(columns)}; pass the "
             f"name of one as `text_field`{_advice(where, others)}"
@@ -198,7 +199,9 @@ def group_name(value: Any, location: str) -> str | None:
 
 
 def is_number(cell: str) -> bool:
-    """Whether text is a number, as Python reads it."""
+    """Whether text is a number or a boolean, as Python reads and writes them."""
+    if cell.lower() in ("true", "false"):
+        return True
     try:
         float(cell)
     except ValueError:

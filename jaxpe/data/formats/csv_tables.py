@@ -1,6 +1,7 @@
 """Records of .csv and .tsv: the delimiter, the quoting and the header."""
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columns import USUAL, ReadLog, Record, is_number
 from jaxpe.data.formats.files import LARGEST_TEXT, holds_byte, listed, quoted, text_lines, where
 
+_ROWS_SEEN = 1000  # rows that tell whether blanks follow the delimiters
 _LONGEST_NAME = 30  # characters of the name of a column, where none has a usual one
 _QUOTED_FIELD = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _FIELD = rf'(?:{_QUOTED_FIELD.pattern}|[^"\t]*+)'
@@ -95,7 +97,10 @@ def _dialect(path: str) -> _Dialect:
     usual = "\t" if re.search(r"\.tsv(\.\w+)?$", path.lower()) else ","
     delimiter = usual if usual in names else max(usual + ";\t,|", key=names.count)
     delimiter = declared[1] if declared else delimiter
-    skips_blanks = f"{delimiter} " in names
+    # Quoted fields behind blanks, in the header or the first rows.
+    quoted_late = re.compile(rf'{re.escape(delimiter)} +"[^"]*"\s*({re.escape(delimiter)}|$)')
+    first = (line for _, line in itertools.islice(lines, _ROWS_SEEN))
+    skips_blanks = f"{delimiter} " in names or any(map(quoted_late.search, first))
     if usual == "\t" == delimiter and not declared:
         return _tab_dialect(path, names.count("\t"))._replace(skips_blanks=skips_blanks)
     return _Dialect(delimiter, skipped=skipped, skips_blanks=skips_blanks)

@@ -1,6 +1,8 @@
 """Check of the classes and file names in a TFDS folder, before TFDS reads it."""
 
+import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,8 @@ _CLASSES = tuple(
         "video_feature.Video",
     )
 )
-# Fields of feature.proto. Not among them is jsonFeature, whose text may hold further classes.
-_COMMON = {"pythonClassName", "description", "valueRange"}
-_KINDS = {
-    *("audio", "boundingBox", "classLabel", "featuresDict", "image", "sequence", "tensor", "text"),
-    *("translation", "video"),
-}
+# Other names of a class: an earlier version, and text that may hold further classes.
+_UNREAD = ("type", "python_class_name", "jsonFeature")
 _NAMES = ("name", "filepathTemplate", "filepath_template")  # the last two are one field
 # A file of the folder: no separator, and in braces only the names of TFDS.
 _FILE_NAME = re.compile(r"([^/\\{}]|\{[A-Z_]+\})*")
@@ -58,42 +56,23 @@ def check_features(folder: Path) -> None:
     Traceback (most recent call last):
     jaxpe.InputError: ...features.json: ...'my_module.Feature' is no class of TFDS...
     """
-    path = folder / _INFO
     info, features = (read_json(folder / name, remedy=_REMEDY) for name in (_INFO, _FEATURES))
-    _check_tree(features, folder / _FEATURES)
-    if "features" in info:
-        _check_tree(info["features"], path)
-    listed = info.get("splits", [])
-    splits = [_fields(x, path) for x in (listed if isinstance(listed, list) else [listed])]
-    for name in [info.get("name"), *(split.get(key) for split in splits for key in _NAMES)]:
-        if name is not None and not _FILE_NAME.fullmatch(str(name)):
-            raise InputError(f"{path}: {shortened(name)!r} is no file name; {_REMEDY}")
-
-
-def _check_tree(tree: Any, path: Path) -> None:
-    """Check the classes of a feature and of all features in it."""
-    features = [tree]
-    while features:
-        feature = _fields(features.pop(), path)
-        name, kinds = str(feature.get("pythonClassName")), feature.keys() - _COMMON
-        if name not in _CLASSES:
+    for name, value in itertools.chain(_entries(features), _entries(info.get("features"))):
+        if name == "pythonClassName" and value not in _CLASSES:
             raise InputError(
-                f"{path}: {shortened(name)!r} is no class of TFDS, and no other class is imported; "
-                "build the dataset from features of TFDS"
+                f"{folder / _FEATURES}: {shortened(value)!r} is no class of TFDS, and no other "
+                "class is imported; build the dataset from features of TFDS"
             )
-        if len(kinds) != 1 or not kinds <= _KINDS:
-            raise InputError(
-                f"{path} describes a feature by {', '.join(sorted(map(shortened, kinds)))}, "
-                f"which is not read; {_REMEDY}"
-            )
-        content = _fields(feature[kinds.pop()], path)
-        features += _fields(content.get("features", {}), path).values()
-        if "feature" in content:
-            features.append(content["feature"])
+        if name in _UNREAD:
+            raise InputError(f"{folder / _FEATURES} has a field {name}, not read; {_REMEDY}")
+    for name, value in itertools.chain(_entries(info.get("splits")), [("name", info.get("name"))]):
+        if name in _NAMES and not _FILE_NAME.fullmatch(str(value)):
+            raise InputError(f"{folder / _INFO}: {shortened(value)!r} is no file name; {_REMEDY}")
 
 
-def _fields(value: Any, path: Path) -> dict[str, Any]:
-    """Fields of a JSON object; raises for another value."""
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: {shortened(value)} is no JSON object; {_REMEDY}")
-    return value
+def _entries(value: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of all objects inside of a JSON value."""
+    items = value.items() if isinstance(value, dict) else ()
+    yield from items
+    for inside in [*(x for _, x in items), *(value if isinstance(value, list) else ())]:
+        yield from _entries(inside)

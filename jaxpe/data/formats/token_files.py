@@ -14,7 +14,7 @@ from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
 _AT_ONCE = 2**22  # ids per read
-_LOOKED_AT = 2**20  # 16-bit numbers that are looked at
+_LOOKED_AT = 2**20  # numbers that are looked at
 _HIGH = 32  # the upper halves of ids below two million
 # llm.c writes a header of 256 numbers. The first one determines the type of the ids after it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
@@ -32,7 +32,7 @@ class Stream(NamedTuple):
     - `separator`: id between two documents, part of neither; None cuts every `length` ids.
     - `length`: ids of a document without a separator.
     - `vocab_size`: number of ids; a .bin has 32 bits per id for more than 65,536, and otherwise 16,
-      unless its content or an .idx of Megatron says another type.
+      unless its content or an .idx of Megatron says another number.
     """
 
     separator: int | None = None
@@ -131,19 +131,23 @@ def _megatron_type(path: str) -> str | None:
 
 def _raw_type(path: str, stream: Stream, log: ReadLog) -> str:
     """Type of the ids of a .bin that nothing names, by the vocabulary and the content."""
-    if stream.vocab_size > 2**16:
-        return "<u4"
-    halves = np.fromfile(path, "<u2", _LOOKED_AT)
-    low, high = halves[::2], halves[1::2]
-    are_zero = len(high) > 0 and not high.any()
-    # Text has no such run of numbers; the first condition is for small vocabularies.
+    size = expected = 4 if stream.vocab_size > 2**16 else 2
+    while size < 8 and os.path.getsize(path) % (2 * size) == 0:
+        numbers = np.fromfile(path, f"<u{size}", _LOOKED_AT)
+        if not _are_halves(numbers[::2], numbers[1::2]):
+            break
+        size *= 2
+    if size != expected:
+        why = f"every second {4 * size}-bit number is below {_HIGH}, as the upper half of an id"
+        how = "save the ids with numpy.save, which names their type"
+        log.choose(Choice("bits of an id", str(8 * size), why, how))
+    return f"<u{size}"
+
+
+def _are_halves(low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether numbers are the halves of ids; text has no such run of every second number."""
     are_small = len(high) >= 64 and high.max() < _HIGH <= low.max()
-    if os.path.getsize(path) % 4 or not (are_zero or are_small):
-        return "<u2"
-    why = f"every second 16-bit number is {'0' if are_zero else f'below {_HIGH}'}"
-    how = "save the ids with numpy.save, which names their type"
-    log.choose(Choice("bits of an id", "32", why, how))
-    return "<u4"
+    return len(high) > 0 and bool(are_small or not high.any())
 
 
 def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:

@@ -25,7 +25,7 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     """
     left_out = without_text(analysis.null_texts)
     size = f"{analysis.documents:,} documents{left_out}, length {analysis.length}"
-    title = f"{visible(analysis.source)}: {size}"
+    title = f"{visible(analysis.source)}: {size}\n{_reading(analysis)}"
     _, _, where = where_table(analysis) or ("", [], [])
     cards = headlines(analysis)
     others = [
@@ -35,6 +35,15 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     ]
     rows = [*cards, *others]
     return make_table(title, ["", "value", f"{INTERVAL}, details"], rows, right=())
+
+
+def _reading(analysis: CorpusAnalysis) -> str:
+    """Tokenizer, column and split that were read."""
+    chosen = {choice.setting: choice.value for choice in analysis.choices}
+    column = analysis.given.get("text_field") or chosen.get("column of text")
+    column = column or chosen.get("column of ids")
+    parts = {"tokenizer": analysis.tokenizer, "column": column, "split": chosen.get("split")}
+    return ", ".join(f"{name} {visible(x)}" for name, x in parts.items() if x is not None)
 
 
 def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
