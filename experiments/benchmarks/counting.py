@@ -12,6 +12,7 @@ tokens a CPU second of all processes and threads, so that other work changes the
   installed is left out.
 - `merge`: a thousand folders with full tables, and the peak of what is allocated beside a merge of
   two of them.
+- `adding`: what is allocated for each cell while `sum_cells` adds many.
 
 Needs JAXPE_DATA_DIR. It ends with an error where engines differ.
 """
@@ -25,6 +26,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -367,8 +369,20 @@ def merging(folder: Path, quick: bool) -> Found:
     }
 
 
+def adding(folder: Path, quick: bool) -> Found:
+    """Peak memory of the sum of the cells of a shard, which are more than those that wait."""
+    cells, rng = 10_000 if quick else 8_000_000, np.random.default_rng(0)
+    numbers = (np.unique(rng.integers(0, cells, 300_000)) for _ in range(120))
+    tracemalloc.start()
+    total = counting.sum_cells(counting.Cells(x, np.ones_like(x)) for x in numbers)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"cells": len(total.numbers), "bytes_a_cell": peak / len(total.numbers)}
+
+
 PARTS = {
     "tokenizers": tokenizers, "ids": ids, "cores": cores, "engines": engines, "merge": merging,
+    "adding": adding,
 }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ class Command:
     Attributes:
         folders: folders that `jaxpe count` wrote, all with the same tokenizer and settings.
         out: folder for their sum.
-        weights: multiplicity of the documents of each folder, for a mixture; 1 when absent.
+        weights: number of times that documents of each folder count, in order, for a mixture; 1
+            when absent.
     """
 
     folders: Positional[tuple[Path, ...]]

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import jaxpe
@@ -307,6 +308,7 @@ def _mapped(
 
 def _follow_parent() -> None:
     """Leave interrupts to the parent, and end when it ends, which a pool does not notice."""
+    jax.config.update("jax_platforms", "cpu")  # several processes would fill a GPU's memory
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent: Any = multiprocessing.parent_process()
 

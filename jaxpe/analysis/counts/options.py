@@ -19,8 +19,8 @@ _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 class CountOptions:
     """Count the tokens at each position of any number of documents, and write the counts.
 
-    Each shard is counted by itself. Re-run the same command to resume: shards that are counted
-    already are not read again.
+    Each shard is counted by itself, and the counts are added into `counts.npz`. Run the same command
+    again to resume: shards with a file in `shards` are not counted again. That folder may be deleted.
 
     Attributes:
         sources: stdlib, sst2, imdb, or paths and patterns (in quotes) of what `jaxpe.load_corpus`
@@ -28,15 +28,16 @@ class CountOptions:
             them, TFDS and Hugging Face datasets, and token ids as .bin, .npy or lists of integers.
             Of a dataset with several splits, train. Rename a .tsv to .csv to have quotation marks
             quote its fields.
-        tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
-            made them, or "ids".
+        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
+            tokenizer.json or .gguf; when absent words, and characters for FASTA and FASTQ. For
+            token ids, the one that made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
         separator: id that ends a document in a stream of ids; when absent, every `length` ids are
             a document.
-        vocab: file with a vocabulary of words or characters, a JSON list or text with one a line;
-            [UNK] in it stands for all others. When absent, all that occur.
-        max_vocab: largest size of the vocabulary; rarer words become [UNK]. Leave it out for counts
-            to be merged.
+        vocab: vocabulary of words or characters: a folder that `jaxpe count` wrote, a JSON list, or
+            text with one a line; [UNK] in it stands for all others. When absent, all that occur.
+        max_vocab: largest size of the vocabulary of the sum; rarer words become [UNK]. Leave it out
+            for counts to be merged, or pass one `vocab` for all.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         length: positions read of each document.
         bins: number of bins of positions, for long contexts; when absent every position is counted.
@@ -46,9 +47,9 @@ class CountOptions:
         seed: random seed of the rotations.
         workers: number of processes on this machine, each for a shard at a time; 0 for this one
             alone. When absent, one a core for large corpora.
-        part: number of this machine, from 0, of several that count the same sources; merge their
-            counts.
-        parts: number of machines.
+        part: index of the part of the shards to count, from 0, where several machines count the
+            same sources; `jaxpe merge` adds their counts.
+        parts: number of parts, one a machine.
         skip_unreadable: leave out and report shards that cannot be read; otherwise the first such
             shard stops the run.
         text_field: column or key with the text.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jaxpe._core.errors import InputError
 from jaxpe.analysis.counts import CountOptions, count_documents, sum_cells, tokenizer_and_settings
 from jaxpe.analysis.counts.cells import batch_size
 from jaxpe.analysis.counts.job import counted_part, engine_shard
@@ -23,6 +24,9 @@ class CountPositions:
         options: options of the count, with `sources=()`; `group_field` names a key of the metadata.
         out: parent folder of the tasks' folders, visible to all tasks.
 
+    Raises:
+        InputError: options with `max_vocab`, which cuts at the sum.
+
     >>> import tempfile
     >>> from types import SimpleNamespace
     >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
@@ -36,6 +40,8 @@ class CountPositions:
     name, type = "jaxpe: count positions", "STATS"
 
     def __init__(self, options: CountOptions, out: str | os.PathLike[str]):
+        if options.max_vocab is not None:
+            raise InputError("a task cannot cut the vocabulary of the sum; leave `max_vocab` out")
         self.options, self.out = options, os.fspath(out)
 
     def __repr__(self) -> str:
