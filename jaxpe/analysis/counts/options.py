@@ -19,8 +19,8 @@ _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 class CountOptions:
     """Count the tokens at each position of any number of documents, and write the counts.
 
-    Each shard is counted by itself, and the counts are added into `counts.npz`. Run the same command
-    again to resume: shards with a file in `shards` are not counted again. That folder may be deleted.
+    Each shard is counted by itself, and `counts.npz` is their sum. Run the same command again to
+    resume: shards with a file in the folder `shards` are not counted again. It may be deleted.
 
     Attributes:
         sources: stdlib, sst2, imdb, or paths and patterns (in quotes) of what `jaxpe.load_corpus`
