@@ -162,8 +162,8 @@ def _word_hashes(
     ids: Int32[np.ndarray, "documents n"], tokens: Sequence[str]
 ) -> UInt32[np.ndarray, " vocab"]:
     """Hash of the text of each token that occurs in a batch."""
-    hashes = np.zeros(len(tokens), np.uint32)
-    used = np.flatnonzero(np.bincount(ids.reshape(-1)))
+    hashes = np.zeros(max(1, len(tokens)), np.uint32)  # a growing vocabulary starts empty
+    used = np.flatnonzero(np.bincount(ids.reshape(-1)))[: len(tokens)]
     hashes[used] = [_crc(tokens[number]) for number in used.tolist()]
     return hashes
 

@@ -1,6 +1,5 @@
 """The job behind `jaxpe count`: shards to counts in a folder."""
 
-import contextlib
 import dataclasses
 import itertools
 import multiprocessing
@@ -330,10 +329,12 @@ def _look_at_first(
     Folds cannot show this: a fold depends on the content of one document alone, so counts do not
     depend on batches, shards and machines.
     """
-    with contextlib.suppress(InputError):  # raised again where the shard is counted
-        batches = _batches(shards[0], options, settings, False, ReadLog())
+    batches = _batches(shards[0], options, settings, False, ReadLog())
+    try:
         first = next(batches, ([], None))[0][:_SAMPLE]
         ids, mask = tokenizer.encode(first, length=min(settings.length, _SAMPLE))
+    except InputError:
+        return  # raised again where the shard is counted
     if not len(first):
         return
     if options.tokenizer is None:

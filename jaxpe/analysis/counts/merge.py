@@ -81,6 +81,8 @@ def merge(
         shown = shortened(tuple(weights))
         raise InputError(f"`weights` are {shown}; pass {len(folders)} whole numbers, at least 1")
     total = sum_files([*map(counts_file, folders)], weights=weights)
+    if not total.table.any():
+        raise InputError(f"no tokens in {len(folders)} counts; pass counts of files with text")
     with locked_folder(out):
         if is_counted(out):
             raise InputError(f"{out} holds counts already; pass another folder")
@@ -202,7 +204,7 @@ def refuse_differences(one: CountHeader, other: CountHeader, names: tuple[str, s
 def _refuse_lost(part: CountPart, file: Path, columns: dict[str, int]) -> None:
     """Raise for unknown tokens that another file may have by name."""
     last = len(part.header.tokens) - 1
-    is_cut = part.header.tokens[last] == UNKNOWN and len(columns) > last + 1
+    is_cut = part.header.tokens[-1:] == [UNKNOWN] and len(columns) > last + 1
     if is_cut and np.any(part.cells.numbers % STRIDE == last):
         raise InputError(
             f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {last + 1:,} was "

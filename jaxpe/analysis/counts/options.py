@@ -110,7 +110,7 @@ class CountOptions:
             checksum="" if vocabulary_occurs(tokenizer.name) else tokenizer.checksum,
             length=self.length,
             edges=edges,
-            vocab_size=max(1, len(tokenizer.tokens)),  # a vocabulary that grows has none yet
+            vocab_size=len(tokenizer.tokens),
             exclude=tokenizer.exclude,
             folds=self.folds,
             nulls=self.nulls,

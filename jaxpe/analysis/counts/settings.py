@@ -58,7 +58,7 @@ class CountSettings(NamedTuple):
 def check_settings(settings: CountSettings) -> None:
     """Raise `InputError` for settings out of range, from options or from a file."""
     folds, null_folds, vocab_size = settings.folds, settings.null_folds, settings.vocab_size
-    for name, least in (("length", 2), ("folds", 4), ("null_folds", 2), ("vocab_size", 1)):
+    for name, least in (("length", 2), ("folds", 4), ("null_folds", 2), ("vocab_size", 0)):
         check_range(name, getattr(settings, name), least=least, most=INT32_MAX)
     check_range("nulls", settings.nulls, least=0, most=INT32_MAX)
     check_seed("seed", settings.seed)

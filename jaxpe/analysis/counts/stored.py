@@ -179,7 +179,10 @@ def read_part(path: str | os.PathLike[str]) -> CountPart:
         if (version := values.pop("format")) != _FORMAT:
             raise InputError(f"they are of format {shortened(version)}, not {_FORMAT}")
         header = from_json(CountHeader, values, where="their header")._replace(tokens=tokens)
-        row, token = np.divmod(np.cumsum(arrays["steps"], dtype=np.int64), len(tokens))
+        if any((arrays[x].dtype.kind, arrays[x].ndim) != ("u", 1) for x in ("steps", "counts")):
+            raise InputError("their numbers are not whole")
+        index = np.cumsum(arrays["steps"], dtype=np.int64)
+        row, token = np.divmod(index, max(1, len(tokens)))
         cells = Cells(row * STRIDE + token, arrays["counts"].astype(np.int64))
         part = CountPart(header, cells)
         _check(part)

@@ -340,7 +340,7 @@ def _padded_ids(
     """Ids and mask `[documents, length]` of rows, checked, with special tokens added."""
     ids, mask = rows.padded(length - opened.added)
     size, lowest, highest = len(opened.tokens), ids.min(initial=0), ids.max(initial=0)
-    if lowest < 0 or highest >= size:
+    if mask.any() and (lowest < 0 or highest >= size):  # a growing vocabulary starts empty
         raise InputError(
             f"a document has id {lowest if lowest < 0 else highest}, and {opened.name} has "
             f"{size:,}; pass the tokenizer that made the ids, or a larger `vocab_size`"
