@@ -138,9 +138,7 @@ def _raw_type(path: str, stream: Stream, log: ReadLog) -> str:
             break
         size *= 2
     if size != expected:
-        why = (
-            f"every second {4 * size}-bit number is below {_HIGH}, as the upper half of an id"
-        )
+        why = f"every second {4 * size}-bit number is below {_HIGH}, as the upper half of an id"
         how = "save the ids with numpy.save, which names their type"
         log.choose(Choice("bits of an id", str(8 * size), why, how))
     return f"<u{size}"
