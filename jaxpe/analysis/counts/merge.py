@@ -147,8 +147,9 @@ def _summed_header(
         _refuse_twice(header, file, counted)
         is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
         tokens = numbers[is_of_corpus] % STRIDE
-        number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens)).astype(int).tolist()
-        occurrences.update(dict(zip(header.tokens, number, strict=True)))
+        number = np.zeros(len(header.tokens), np.int64)
+        np.add.at(number, tokens, counts[is_of_corpus])  # bincount adds floats
+        occurrences.update(dict(zip(header.tokens, number.tolist(), strict=True)))
         shards = tuple(x._replace(documents=weight * x.documents) for x in header.shards)
         is_aligned = aligns_tokens(header.settings)
         headers.append(header._replace(shards=shards, tokens=[] if is_aligned else header.tokens))
