@@ -77,6 +77,8 @@ def merge(
     """
     if len(folders) < 2:
         raise InputError(f"{len(folders)} counts; pass at least two to merge")
+    if len({Path(folder).resolve() for folder in folders}) < len(folders):
+        raise InputError("a folder is passed twice; pass each once, with `weights` for a mixture")
     if weights and (len(weights) != len(folders) or min(weights) < 1):
         shown = shortened(tuple(weights))
         raise InputError(f"`weights` are {shown}; pass {len(folders)} whole numbers, at least 1")
