@@ -177,8 +177,9 @@ def _header_and_occurrences(file: Path) -> tuple[CountHeader, list[int]]:
     header, (numbers, counts) = read_part(file)
     is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
     tokens = numbers[is_of_corpus] % STRIDE
-    number = np.bincount(tokens, counts[is_of_corpus], len(header.tokens))
-    return header, number.astype(int).tolist()
+    number = np.zeros(len(header.tokens), np.int64)
+    np.add.at(number, tokens, counts[is_of_corpus])  # bincount adds floats
+    return header, number.tolist()
 
 
 def _vocabulary(occurrences: Counter[str], max_vocab: int | None) -> list[str]:
