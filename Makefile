@@ -87,7 +87,7 @@ notebooks: $(VENV)/.installed-test
 
 # Two processes on this machine; `test-hardening` has it too.
 distributed-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/hardening/test_processes.py
+	$(BIN)/python -m pytest tests/hardening/test_training_processes.py
 
 # The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
 # warn of what changed since: here alone warnings are no errors.

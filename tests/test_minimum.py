@@ -25,7 +25,7 @@ from jaxpe.training import load_run
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 ROOT = Path(__file__).parents[1]
-COUNT = "--length 8 --folds 4 --nulls 2 --batch-size 64"
+COUNT = "--length 8 --folds 4 --nulls 2"
 # Each command, as small as it gets, with the file that it writes. Those that need what another
 # made are tried below.
 COMMANDS = {
@@ -130,7 +130,7 @@ def test_golden(run, tmp_path):
 def test_count_and_merge(run, tmp_path):
     run("count", f"{{films}} {COUNT} --out {{out}}/many")
     (tmp_path / "few.txt").write_text("good word1\nbad word2 word3\nbad\ngood\n")
-    words = f"{COUNT} --vocab {{out}}/many/vocabulary.json"
+    words = f"{COUNT} --vocab {{out}}/many"
     run("count", f"{{out}}/few.txt {words} --out {{out}}/few")
     run("merge", "{out}/many {out}/few --out {out}/both")
     many, few, both = (read_counts(tmp_path / name).counts for name in ("many", "few", "both"))

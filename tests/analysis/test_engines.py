@@ -1,32 +1,28 @@
-"""Engines of others make the counts that one process makes, to the byte."""
+"""Data-processing engines make the counts that one process makes, to the byte."""
 
-import functools
+import dataclasses
+import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts import (
-    CountOptions,
-    DocumentCounter,
-    count,
-    document_counter,
-    merge,
-    read_counts,
-)
+from jaxpe.analysis.counts import Cells, CountOptions, count, merge, read_counts, sum_cells
+from jaxpe.analysis.counts.cells import STRIDE
 from jaxpe.analysis.engines import CountPositions, beam, count_positions
 from tests.analysis.counts.test_run import texts
 
 ROOT = Path(__file__).parents[2]
 VOCABULARY = ["to", "be", "or", "not", "naïve", "x" * 30]
-OPTIONS = {"length": 12, "folds": 4, "nulls": 2, "batch_size": 16}
+OPTIONS = {"length": 12, "folds": 4, "nulls": 2}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +43,9 @@ def options(files):
 
 
 def tables(folder):
-    return (folder / "counts.npz").read_bytes()
+    """Bytes of all arrays but the header, which names the shards."""
+    with np.load(folder / "counts.npz") as arrays:
+        return {name: arrays[name].tobytes() for name in arrays.files if name != "header"}
 
 
 def documents(files, rank, end=None):
@@ -62,79 +60,79 @@ def test_tasks_of_datatrove_merge_to_the_same_bytes(files, options, tmp_path):
         next(killed)
         killed.close()
         assert not (tmp_path / "parts" / f"{rank:05}").exists()
-        for _ in range(1 + rank % 2):  # twice, as where it was killed before it was marked as done
+        for _ in range(1 + rank % 2):  # twice, as if killed before it was marked as done
             assert sum(1 for _ in step(documents(files, rank), rank, 4)) >= 17
     merge(sorted((tmp_path / "parts").iterdir()), tmp_path / "all")
     assert tables(tmp_path / "all") == tables(files / "counts")
-    assert read_counts(tmp_path / "all").documents == 70
+    assert read_counts(tmp_path / "all").header.documents == 70
 
 
-def grouped(pairs):
-    found = {}
+def test_tasks_need_no_vocabulary_and_no_documents(files, tmp_path):
+    words = CountOptions(sources=(), tokenizer="words", **OPTIONS)
+    step = CountPositions(words, tmp_path / "parts")
+    for rank in range(4):
+        assert all(step(documents(files, rank), rank, 5))
+    assert [*step(None, 4, 5)] == []
+    merge(sorted((tmp_path / "parts").iterdir()), tmp_path / "all")
+    count(dataclasses.replace(words, sources=(str(files / "*.txt"),)), tmp_path / "counts")
+    assert tables(tmp_path / "all") == tables(tmp_path / "counts")
+
+
+def summed(pairs):
+    by_key = defaultdict(list)
     for key, cells in pairs:
-        found.setdefault(key, []).append(cells)
-    return found
+        by_key[key].append(cells)
+    return [(key, sum_cells(parts)) for key, parts in by_key.items()]
 
 
-def test_cells_add_to_the_same_bytes(files, options, tmp_path):
+def beam_counts(rows, options, out):
     """As Beam does it: batches of any size, sums of sums in any order."""
-    cells_of = functools.partial(beam.text_cells, options=pickle.loads(pickle.dumps(options)))
-    rows, pairs = [row.encode() for row in texts()], []  # TFDS has bytes
+    options = pickle.loads(pickle.dumps(options))
+    cells_of, pairs = beam.keyed_cells, []
+    texts = [text for row in rows for text in beam.text_rows(row, options=options)]
     for start, end in ((60, 70), (0, 16), (30, 46), (46, 60), (16, 30)):
-        pairs += cells_of(rows[start:end])
-    assert [*cells_of([" ", ""])] == []
-    halves = [grouped(part) for part in (pairs[1::2], pairs[::2])]
-    sums = [(key, beam.add_cells(parts)) for half in halves for key, parts in half.items()]
-    sums = [(key, beam.add_cells(parts)) for key, parts in grouped(sums).items()]
-    folder = beam.write_cells(sums, options=options, out=tmp_path / "counts")
-    assert tables(tmp_path / "counts") == tables(files / "counts")
-    (shard,) = read_counts(folder).shards
-    assert (shard.documents, shard.bytes) == (70, sum(map(len, rows)))
+        pairs += cells_of(texts[start:end], options=options)
+    sums = summed(summed(pairs[1::2]) + summed(pairs[::2]))
+    return Path(beam.write_sums(sums, len(texts), options=options, out=out))
+
+
+def test_cells_of_beam_add_to_the_same_bytes(files, options, tmp_path):
+    rows = [*(row.encode() for row in texts()), " ", ""]  # TFDS has bytes
+    folder = beam_counts(rows, options, tmp_path / "counts")
+    assert tables(folder) == tables(files / "counts")
+    assert read_counts(folder).header.documents == 70
     with pytest.raises(InputError, match="no documents in the collection"):
-        beam.write_cells([], options=options, out=tmp_path / "none")
+        beam.write_sums([], 0, options=options, out=tmp_path / "none")
 
 
 def test_groups_share_a_fold_in_both(tmp_path):
-    wanted = CountOptions(sources=(), tokenizer="bytes", group_field="by", **OPTIONS)
-    counter = DocumentCounter(wanted)
-    rows = [{None: text, "by": f"author {n % 5}"} for n, text in enumerate(texts())]
-    for row in rows:
-        counter.add(row[None], row["by"])
-    one = counter.counts("rows")
-    pairs = grouped(
-        pair for n in range(0, 70, 14) for pair in beam.text_cells(rows[n : n + 14], options=wanted)
+    options = CountOptions(
+        sources=(), tokenizer="bytes", text_field="text", group_field="by", **OPTIONS
     )
-    sums = [(key, beam.add_cells(parts)) for key, parts in pairs.items()]
-    other = read_counts(beam.write_cells(sums, options=wanted, out=tmp_path))
-    np.testing.assert_array_equal(one.table, other.table)
-    np.testing.assert_array_equal(one.nulls, other.nulls)
+    rows = [{"text": text, "by": f"author {n % 5}"} for n, text in enumerate(texts())]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = str(tmp_path / "a.jsonl")
+    one = count(dataclasses.replace(options, sources=(source,)), tmp_path / "count")
     assert (one.table.sum(axis=(1, 2)) > 0).sum() <= 5
-
-
-def test_a_counter_refuses_what_int32_might_not_hold(files, options, monkeypatch):
-    monkeypatch.setattr(document_counter, "INT32_MAX", 39)
-    counter = DocumentCounter(options)
-    counter.add("to be")
-    with pytest.raises(InputError, match="use several counters"):
-        [counter.add(text) for text in texts()]
+    beam_counts(rows, options, tmp_path / "beam")
+    documents = [SimpleNamespace(text=row["text"], metadata=row) for row in rows]
+    assert all(CountPositions(options, tmp_path)(documents))
+    for folder in ("beam", "00000"):
+        assert tables(tmp_path / folder) == tables(tmp_path / "count")
 
 
 def test_cells_beyond_int32(options, tmp_path):
-    ids, sums = beam.add_cells(
-        [(np.array([3]), np.array([2**31 - 1])), (np.array([3]), np.array([10]))]
-    )
-    assert (ids.tolist(), sums.tolist()) == ([3], [2**31 + 9])
-    totals = beam._TOTALS, (np.arange(4), np.array([2**31 + 9, 1, -1, 0]))
-    folder = beam.write_cells([totals, ((1, 2), (ids, sums))], options=options, out=tmp_path)
+    number = 2**31 + 9
+    cells = Cells(np.array([5 * STRIDE + 3]), np.array([number]))
+    folder = beam.write_sums([(5, cells)], number, options=options, out=tmp_path)
     stored = read_counts(folder)
-    assert (stored.table.dtype, stored.table[1, 2, 3]) == (np.int64, 2**31 + 9)
-    assert stored.shards[0].digest == 16 * "f" + 16 * "0"
+    assert (stored.table.dtype, stored.table[0, 5, 3]) == (np.int64, number)
 
 
-def test_words_need_a_vocabulary_beforehand():
-    wanted = CountOptions(sources=())
-    with pytest.raises(InputError, match=r"pass its vocabulary\.json as `vocab`"):
-        DocumentCounter(wanted)
+def test_beam_needs_a_vocabulary_beforehand(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", ModuleType("apache_beam"))
+    with pytest.raises(InputError, match="pass its folder as `vocab`"):
+        count_positions(None, CountOptions(sources=()), "counts")
 
 
 def pull_the_plug(how):

@@ -1,7 +1,9 @@
 """Numbers of the jobs, computed by hand: shares, bounds, means, and defaults."""
 
+import contextlib
 import dataclasses
 import math
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -24,8 +26,7 @@ from jaxpe.analysis.corpus.options import given_options, refuse_single_words
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import columns, widths_of
-from jaxpe.analysis.counts import count_settings
-from jaxpe.analysis.counts import options as count_options
+from jaxpe.analysis.counts import CountOptions, job
 from jaxpe.analysis.extrapolation import Suite, preset
 from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
 from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
@@ -40,7 +41,7 @@ from jaxpe.analysis.inspect.result import (
 )
 from jaxpe.analysis.inspections import inspected_models
 from jaxpe.analysis.inspections.measures import _alike, key_measures
-from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.data import Shard, tokens_from_ids
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell
 
@@ -241,16 +242,23 @@ def test_lengths_within_a_quarter_are_alike():
         assert _alike(one, one._replace(**changes)) == _alike(one._replace(**changes), one) == alike
 
 
-def test_large_corpora_are_tokenized_by_processes(monkeypatch):
-    """64 MiB and more, unless a number is asked for."""
-    monkeypatch.setattr(count_options, "cores", lambda: 3)
-    settings = count_settings(open_tokenizer("bytes"), length=8, edges=(0, 1, 4, 8), nulls=0)
-    assert (settings.rows, settings.widest) == (3, 4)
-    options = count_options.CountOptions(sources=())
-    shard = type("Shard", (), {"bytes": 2**25})()
-    workers = getattr(type(options).worker_processes, "__wrapped__", type(options).worker_processes)
-    for shards, more, expected in (
-        ([shard] * 2, {}, 3), ([shard], {}, 0), ([shard] * 2, {"workers": 0}, 0),
-        ([shard], {"workers": 5}, 5), ([shard] * 2, {"processes": 2}, 0),
-    ):  # fmt: skip
-        assert workers(dataclasses.replace(options, **more), shards) == expected
+@pytest.mark.parametrize(
+    ("size", "workers", "expected"),
+    [(2**25, None, [3]), (2**25 - 1, None, []), (2**25, 0, []), (1, 5, [5])],
+)
+def test_large_corpora_are_counted_by_processes(monkeypatch, size, workers, expected):
+    """64 MiB and more, unless a number is passed."""
+    started = []
+
+    def pool(processes, *arguments, **options):
+        started.append(processes)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(job, "cores", lambda: 3)
+    monkeypatch.setattr(job, "ProcessPoolExecutor", pool)
+    shard = Shard("a.txt", "a.txt", size)
+    work = [job._Work(shard, "", Path("a.npz"))] * 2
+    options = CountOptions(sources=(), workers=workers)
+    with contextlib.suppress(ZeroDivisionError):
+        assert [*job._mapped(lambda each: None, work, options)] == [None] * 2
+    assert started == expected

@@ -10,9 +10,8 @@ import pytest
 from jaxpe._core.files import locked_folder
 from jaxpe.analysis import counts as counting
 from jaxpe.analysis.corpus.result import SHARES
-from jaxpe.data import find_shards, open_tokenizer
 
-SMALL = ("--length", 8, "--folds", 4, "--nulls", 19, "--batch-size", 64)
+SMALL = ("--length", 8, "--folds", 4, "--nulls", 19)
 REPORT = ("--dim", 8, "--splits", 4)
 
 
@@ -33,7 +32,7 @@ def cells(out):
     return {row[0]: row[1].strip() for row in rows if len(row) == 2}
 
 
-def test_count_words_with_a_first_pass(command, poems, tmp_path):
+def test_count_words(command, poems, tmp_path):
     out = tmp_path / "counts"
     code, printed, errors = command("count", poems / "*.txt", *SMALL, "--out", out)
     assert code == 0, errors
@@ -44,47 +43,50 @@ def test_count_words_with_a_first_pass(command, poems, tmp_path):
     assert table["folds"] == "4, and 19 nulls in 4"
     assert table["shards"] == "2"
     assert str(out) in printed.replace("\n", "")
-    assert "first pass, for the vocabulary of words" in errors
-    about = json.loads((out / "counts.json").read_text())
-    assert about["documents"] == 300
-    assert [shard["documents"] for shard in about["shards"]] == [150, 150]
-    assert about["settings"]["length"] == 8
-    assert about["tokens"][0] == "the"
-    # Once more: all is there.
-    code, _, errors = command("count", poems / "*.txt", *SMALL, "--out", out)
-    assert code == 0
-    assert "holds these counts already" in " ".join(errors.split())
-    assert "first pass" not in errors
+    header = counting.read_counts(out).header
+    assert [shard.documents for shard in header.shards] == [150, 150]
+    assert (header.settings.length, header.tokens[0]) == (8, "the")
+    before = (out / "counts.npz").read_bytes()
+    assert command("count", poems / "*.txt", *SMALL, "--out", out)[0] == 0  # from the same shards
+    assert (out / "counts.npz").read_bytes() == before
 
 
 def test_a_vocabulary_cut_and_handed_on_makes_counts_that_merge(command, poems, tmp_path):
     a, b, both, merged = (tmp_path / name for name in ("a", "b", "both", "merged"))
-    whole = ("count", poems / "*.txt", *SMALL, "--max-vocab", 9, "--out", both)
-    assert command(*whole)[0] == 0
-    vocabulary = ("--vocab", both / "vocabulary.json")
-    for name, out in (("a", a), ("b", b)):
-        code, _, errors = command("count", poems / f"{name}.txt", *SMALL, *vocabulary, "--out", out)
+    sample = ("count", poems / "*.txt", *SMALL, "--max-vocab", 9, "--out", tmp_path / "sample")
+    assert command(*sample)[0] == 0
+    for name, out in (("a", a), ("b", b), ("?", both)):
+        words = ("count", poems / f"{name}.txt", *SMALL, "--vocab", tmp_path / "sample")
+        code, _, errors = command(*words, "--out", out)
         assert code == 0, errors
     code, printed, errors = command("merge", a, b, "--out", merged)
     assert code == 0, errors
     assert cells(printed)["documents"] == "300"
-    for name in ("counts.npz", "counts.json"):
-        assert (merged / name).read_bytes() == (both / name).read_bytes()
-    assert counting.read_counts(merged).tokens[-1] == "[UNK]"
+    assert (merged / "counts.npz").read_bytes() == (both / "counts.npz").read_bytes()
+    tokens = counting.read_counts(merged).header.tokens
+    assert (len(tokens), tokens[-1]) == (9, "[UNK]")
     for words, message in (
-        ((a, a, "--out", tmp_path / "x"), "a.txt, "),
+        ((a, a, "--out", tmp_path / "x"), "twice"),
+        ((a, both, "--out", tmp_path / "x"), "a.txt, "),
         ((a, "--out", tmp_path / "x"), "1 counts; pass at least two"),
         ((a, b, "--out", merged), "holds counts already; pass another folder"),
-        ((a, poems, "--out", tmp_path / "x"), "counts.json cannot be read"),
+        ((a, poems, "--out", tmp_path / "x"), "counts.npz cannot be read"),
     ):
         code, printed, errors = command("merge", *words)
         assert (code, printed) == (2, "")
         assert message in errors
-    # The vocabulary beside finished counts is not made anew for other options.
-    code, _, errors = command("count", poems / "a.txt", *SMALL, "--max-vocab", 5, "--out", both)
-    assert code == 2
-    assert "holds other counts, of another vocabulary; pass another --out" in errors
-    assert len(json.loads((both / "vocabulary.json").read_text())["tokens"]) == 9
+
+
+def test_parts_of_machines(command, poems, tmp_path):
+    whole = ("count", poems / "*.txt", *SMALL)
+    assert command(*whole, "--out", tmp_path / "whole")[0] == 0
+    for part in (0, 1):
+        words = ("--part", part, "--parts", 2, "--workers", 2, "--out", tmp_path / f"{part}")
+        assert command(*whole, *words)[0] == 0
+    merged = ("merge", tmp_path / "1", tmp_path / "0", "--out", tmp_path / "all")
+    assert command(*merged)[0] == 0
+    one, other = (tmp_path / name / "counts.npz" for name in ("whole", "all"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_vocabulary_of_one_token_a_line(command, poems, tmp_path):
@@ -94,7 +96,7 @@ def test_a_vocabulary_of_one_token_a_line(command, poems, tmp_path):
         "count", poems / "a.txt", *SMALL, "--vocab", tmp_path / "v.txt", "--out", out
     )
     assert code == 0, errors
-    assert counting.read_counts(out).tokens == ["the", "word0", "\u2028", "[UNK]"]
+    assert counting.read_counts(out).header.tokens == ["the", "word0", "\u2028", "[UNK]"]
 
 
 def test_bins_and_bytes(command, poems, tmp_path):
@@ -105,40 +107,8 @@ def test_bins_and_bytes(command, poems, tmp_path):
     )
     assert code == 0, errors
     assert cells(printed)["positions"] == "64 in 4 bins"
-    edges = counting.read_counts(out).settings.edges
+    edges = counting.read_counts(out).header.settings.edges
     assert (edges[0], edges[-1], len(edges)) == (0, 64, 5)
-
-
-def test_counts_by_a_column_add_to_those_of_all(command, poems, tmp_path):
-    lines = (poems / "a.txt").read_text().splitlines()
-    values = ["de", "without", "en/GB", None]
-    rows = [{"text": line, "lang": values[n % 4]} for n, line in enumerate(lines)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ("count", tmp_path / "a.jsonl", *SMALL, "--out")
-    assert command(*words, tmp_path / "all")[0] == 0
-    code, printed, errors = command(*words, tmp_path / "by", "--by", "lang")
-    assert code == 0, errors
-    assert cells(printed)["de"].split()[0] == "38"
-    in_table = [name for name in cells(printed) if name in {"–", *values}]
-    assert in_table == ["de", "en/GB", "without", "–"]  # those without a value come last
-    folders = sorted(path for path in (tmp_path / "by").iterdir() if path.is_dir())
-    *names, apart = (folder.name for folder in folders)
-    assert names == ["de", "en_GB", "without"]
-    assert apart.startswith("without-")
-    groups = [counting.read_counts(tmp_path / "by" / name) for name in ("without", apart)]
-    assert [group.documents for group in groups] == [
-        sum(row["lang"] == value for row in rows) for value in (None, "without")
-    ]
-    assert command("merge", *folders, "--out", tmp_path / "sum")[0] == 0
-    whole = [(tmp_path / name / "counts.npz").read_bytes() for name in ("all", "sum")]
-    assert whole[0] == whole[1]
-    for more, message in (
-        (("--by", "x"), "no column 'x'"),
-        (("--by", "lang", "--group-field", "lang"), "leave --group-field and"),
-    ):
-        code, _, errors = command(*words, tmp_path / "x", *more)
-        assert code == 2
-        assert message in errors
 
 
 def test_an_unreadable_shard_is_left_out_on_request(command, poems, tmp_path):
@@ -158,19 +128,16 @@ def test_rows_without_text_are_left_out_on_request(command, tmp_path):
     for name, number in (("x", 40), ("y", 10)):
         lines = "".join(json.dumps(row) + "\n" for row in rows[:number])
         (tmp_path / f"{name}.jsonl").write_text(lines)
-    words = ("count", tmp_path / "x.jsonl", tmp_path / "y.jsonl", *SMALL, "--batch-size", 8)
+    words = ("count", tmp_path / "x.jsonl", tmp_path / "y.jsonl", *SMALL)
     code, printed, errors = command(*words, "--out", tmp_path / "counts")
     assert (code, printed) == (2, "")
-    assert "x.jsonl, line 4: 'text' is null or missing; pass --skip-nulls" in errors
+    assert "x.jsonl, line 4: 'text' is null or missing" in errors
     code, printed, errors = command(*words, "--skip-nulls", "--out", tmp_path / "counts")
     assert code == 0, errors
     assert "10 rows without text" in " ".join(printed.split())
     stored = counting.read_counts(tmp_path / "counts")
-    assert [shard.null_texts for shard in stored.shards] == [8, 2]
-    assert (stored.documents, stored.null_texts) == (40, 10)
-    code, printed, errors = command(*words, "--out", tmp_path / "counts")
-    assert code == 2
-    assert "10 rows were left out" in errors
+    assert [shard.null_texts for shard in stored.header.shards] == [8, 2]
+    assert (stored.header.documents, stored.header.null_texts) == (40, 10)
 
 
 BYTES = ("--tokenizer", "bytes")
@@ -182,7 +149,7 @@ BAD = {
     "ids": (("synthetic",), "synthetic holds token ids"),
     "tokenizer": (("A", "--tokenizer", "syllables"), "unknown tokenizer 'syllables'"),
     "length": (("A", "--length", 0), "--length is 0; pass at least 2"),
-    "one fold": (("A", "--folds", 2), "--folds is 2; pass an even number, at least 4"),
+    "one fold": (("A", "--folds", 2), "--folds is 2; pass at least 4"),
     "one null": (("A", "--nulls", 1), "--nulls is 1; pass 0 for none, or at least 2"),
     "seed": (("A", "--seed", -1), "--seed is -1"),
     "huge length": (("A", "--length", 10**9, *BYTES), "of memory, and"),
@@ -198,26 +165,19 @@ BAD = {
     "more bins than positions": (("A", "--length", 8, "--bins", 9), "--bins is 9"),
     "as many bins as memory": (("A", "--length", 2 * 10**9, "--bins", 2 * 10**9), "of memory"),
     "few bins of a huge length": (("A", *BYTES, "--length", 10**9, "--bins", 4), "of memory"),
-    "batch size": (("A", *BYTES, "--batch-size", 0), "--batch-size is 0"),
-    "huge batches": (("A", *BYTES, "--batch-size", 10**11), "--batch-size is 100000000000"),
-    "large batches": (("A", *BYTES, "--batch-size", 10**9), "of memory, and"),
-    "endless saves": (("A", *BYTES, "--save-every", 10**30), "--save-every is 10000"),
     "endless vocabulary": (("A", "--vocab", "/dev/zero"), "/dev/zero is not a regular file"),
-    "vocabulary a folder": (("A", "--vocab", "FOLDER"), "is not a regular file"),
     "vocabulary of a pipe": (("A", "--vocab", "PIPE"), "is not a regular file"),
+    "vocabulary of no counts": (("A", "--vocab", "FOLDER"), "counts.npz cannot be read"),
     "vocabulary of numbers": (("A", "--vocab", "[1]"), "[0] is 1, not a string"),
     "vocabulary too deep": (("A", "--vocab", "[" * 10**5), "nested too deeply"),
-    "vocabulary an object": (("A", "--vocab", "{}"), "is no vocabulary"),
-    "vocabulary a number": (("A", "--vocab", "7"), "is no vocabulary"),
+    "vocabulary an object": (("A", "--vocab", '{"tokens": ["a"]}'), "v.json"),
+    "vocabulary a number": (("A", "--vocab", "7"), "v.json"),
     "empty vocabulary": (("A", "--vocab", "[]"), "the vocabulary is empty"),
-    "bare vocabulary": (("A", "--vocab", '{"tokens": ["a"]}'), "lacks 'length'"),
-    "saves": (("A", "--tokenizer", "bytes", "--save-every", 0), "--save-every is 0"),
-    "memory": (("A", "--tokenizer", "bytes", "--memory", 0.1), "of memory, and 0.1 GB"),
-    "memory of NaN": (("A", "--memory", "nan"), "--memory is nan; pass at least 0"),
-    "memory of infinity": (("A", "--memory", "inf"), "--memory is inf; pass at most"),
-    "memory of negatives": (("A", "--memory", "-1"), "--memory is -1.0; pass at least 0"),
-    "memory beyond": (("A", "--memory", "1e300"), "--memory is 1e+300; pass at most"),
-    "memory of nothing": (("A", *BYTES, "--memory", "1e-300"), "0.0 GB are free"),
+    "part": (("A", "--part", 2, "--parts", 2), "--part is 2; pass at most 1"),
+    "parts": (("A", "--parts", 0), "--parts is 0; pass at least 1"),
+    "part without shards": (("A", "--part", 1, "--parts", 2), "fewer --parts"),
+    "workers": (("A", "--workers", -1), "--workers is -1"),
+    "huge workers": (("A", "--workers", 10**9), "--workers is 1000000000"),
     "no vocabulary": (("A", "--vocab", "none.json"), "none.json cannot be read"),
     "vocabulary twice": (("A", "--vocab", "A", "--max-vocab", 9), "leave --max-vocab out"),
     "vocabulary of bytes": (("A", "--tokenizer", "bytes", "--max-vocab", 9), "of its own"),
@@ -229,7 +189,6 @@ BAD = {
         "has no columns; leave --group-field out",
     ),
     "group column": (("T", "--group-field", "by"), "no column 'by'; pass one of 'n', 'text' as"),
-    "processes": (("A", "--processes", 2), "--coordinator, --processes and --process go together"),
 }
 
 
@@ -254,11 +213,10 @@ def test_bad_input_is_one_line_and_exit_2(command, poems, tmp_path, words, messa
         "count", *(stands_for.get(word, word) for word in words), "--out", out
     )
     assert (code, printed) == (2, "")
-    *before, last = errors.splitlines()
-    assert last.startswith("jaxpe: ")
-    assert message in last
-    assert all("first pass" in line for line in before)
-    assert not (out / "counts.json").exists()
+    (line,) = errors.splitlines()
+    assert line.startswith("jaxpe: ")
+    assert message in line
+    assert not counting.is_counted(out)
 
 
 def test_two_at_once_into_one_folder(command, poems, tmp_path):
@@ -305,36 +263,6 @@ def test_merge_on_a_full_disk_is_one_line(command, poems, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_shard_changed_in_its_middle_is_another(command, tmp_path):
-    """At equal length, far from both ends."""
-    rows = [f"{number:05} to be or not to be" for number in range(12_000)]
-    (tmp_path / "a.txt").write_text("\n".join(rows))
-    for row, tokenizer in ((6000, "words"), (6001, "bytes")):
-        words = ("count", tmp_path / "a.txt", "--length", 4, "--folds", 4, "--nulls", 0)
-        words = (*words, "--tokenizer", tokenizer, "--out", tmp_path / tokenizer)
-        assert command(*words)[0] == 0
-        rows[row] = rows[row].replace("not", "NOT")
-        (tmp_path / "a.txt").write_text("\n".join(rows))
-        code, _, errors = command(*words)
-        assert code == 2
-        assert "holds other counts" in errors
-    # Under another name it is what it was.
-    (tmp_path / "b.txt").write_text("\n".join(rows))
-    words = ("--length", 4, "--folds", 4, "--nulls", 0, *BYTES)
-    for name in "ab":
-        out = tmp_path / f"of {name}"
-        assert command("count", tmp_path / f"{name}.txt", *words, "--out", out)[0] == 0
-    code, _, errors = command(
-        "merge", tmp_path / "of a", tmp_path / "of b", "--out", tmp_path / "both"
-    )
-    assert code == 2
-    assert "b.txt, " in errors
-    assert f"is counted in {tmp_path / 'of a'} (as a.txt)" in errors
-    code, _, errors = command("count", tmp_path / "b.txt", *words, "--out", tmp_path / "of a")
-    assert code == 0
-    assert "holds these counts already" in " ".join(errors.split())
-
-
 def test_a_file_in_the_way(command, poems, tmp_path):
     (tmp_path / "out").write_text("in the way")
     for tokenizer in ("words", "bytes"):
@@ -348,11 +276,9 @@ def test_a_file_in_the_way(command, poems, tmp_path):
 @pytest.fixture(scope="module")
 def stored(poems):
     """Counts with and without nulls, made without the command."""
-    shards = find_shards([poems / "*.txt"])
-    tokenizer = open_tokenizer(vocabulary=["the", *(f"word{k}" for k in range(30))])
-    settings = counting.count_settings(tokenizer, length=14, folds=8, nulls=19)
-    folder = poems / "counts"
-    return counting.count_shards(shards, folder, tokenizer=tokenizer, settings=settings)
+    sources = (str(poems / "*.txt"),)
+    options = counting.CountOptions(sources=sources, length=14, folds=8, nulls=19)
+    return counting.count(options, poems / "counts")
 
 
 def assert_no_nonsense(text):
@@ -385,9 +311,8 @@ def test_report_on_counts(command, stored, poems, tmp_path):
 
 def test_a_report_needs_rotated_corpora(command, stored, tmp_path):
     shape = (0, *stored.nulls.shape[1:])
-    without = stored._replace(
-        nulls=np.zeros(shape, np.int32), settings=stored.settings._replace(nulls=0)
-    )
+    header = stored.header._replace(settings=stored.header.settings._replace(nulls=0))
+    without = stored._replace(nulls=np.zeros(shape, np.int32), header=header)
     counting.write_counts(without, tmp_path / "counts")
     code, _, errors = command("report", "--counts", tmp_path / "counts", "--out", tmp_path / "out")
     assert code == 2

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.data.tfds_builder import TEXTS
 from tests.films import make_films
 from tests.hardening.attempts import Attempt, command, outcome
 from tests.hardening.mutations import json_mutations, mutations
@@ -31,7 +32,7 @@ SMALL_MODEL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--len
 # Options that make a command quick; an option under attack comes after them, and wins.
 QUICK: dict[str, tuple[object, ...]] = {
     "report": ("--dim", 4, "--splits", 2, "--length", 6),
-    "count": ("--length", 6, "--folds", 4, "--nulls", 2, "--batch-size", 16),
+    "count": ("--length", 6, "--folds", 4, "--nulls", 2),
     "audit": ("--examples", 8, "--length", 6, "--steps", 2),
     "spectral": ("--examples", 8, "--length", 6),
     "train": (*SMALL_MODEL, "--steps", 2, "--batch-size", 8, "--probe-at", 0),
@@ -227,10 +228,7 @@ def _read_ids(content: bytes, work: Path) -> None:
 
 def folders(materials: Materials, *, seed: int, number: int) -> Attempts:
     """TFDS datasets with any file damaged; what is read is what was written."""
-    from jaxpe.data import load_corpus
-
-    documents = load_corpus(materials.dataset).documents
-    read = partial(_read_dataset, documents)
+    read = partial(_read_dataset, TEXTS["train"])
     yield from _damaged("TFDS datasets", materials.dataset, read, seed, number)
 
 
@@ -256,7 +254,7 @@ def _read_counts(whole: Path, folder: Path) -> None:
     ours, theirs = counting.read_counts(folder), counting.read_counts(whole)
     np.testing.assert_array_equal(ours.table, theirs.table)
     np.testing.assert_array_equal(ours.nulls, theirs.nulls)
-    assert ours._replace(table=0, nulls=0) == theirs._replace(table=0, nulls=0)
+    assert ours.header == theirs.header
 
 
 def runs(materials: Materials, *, seed: int, number: int) -> Attempts:

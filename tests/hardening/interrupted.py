@@ -25,7 +25,7 @@ from tests.hardening.kills import JAXPE, ROOT
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LIMIT_S = 2.0
-_MARK = "JAXPE_INTERRUPTED"  # variable by which processes of a command are found
+MARK = "JAXPE_INTERRUPTED"  # variable by which processes of a command are found
 
 
 class Interruption(NamedTuple):
@@ -69,7 +69,7 @@ def commands(folder: Path) -> dict[str, tuple[object, ...]]:
         **({"inspect": inspect} if models else {}),
         "report": ("report", "stdlib", *out),
         "count": ("count", "stdlib", *out),
-        "count in processes": ("count", "stdlib", "--workers", 2, *out),
+        "count in processes": ("count", films, others, "--workers", 2, *out),
         "merge": ("merge", *counts, *out),
         "compare": ("compare", *counts, *out),
         "train": (*train, *out),
@@ -140,7 +140,7 @@ def _start(words: Sequence[object], folder: Path, mark: str) -> subprocess.Popen
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, _MARK: mark, "TMPDIR": str(temporary)},
+        env={**os.environ, MARK: mark, "TMPDIR": str(temporary)},
         start_new_session=True,
         restore_signals=True,
     )
@@ -149,7 +149,7 @@ def _start(words: Sequence[object], folder: Path, mark: str) -> subprocess.Popen
 def _left(folder: Path, mark: str) -> list[str]:
     """What a command left: processes, temporary files, files that are not whole."""
     until = time.monotonic() + LIMIT_S
-    while (processes := _processes(mark)) and time.monotonic() < until:
+    while (processes := processes_with(mark)) and time.monotonic() < until:
         time.sleep(0.05)
     faults = [f"process {pid} is left" for pid in processes]
     temporary = folder.parent / f"{folder.name}-tmp"
@@ -163,7 +163,7 @@ def _left(folder: Path, mark: str) -> list[str]:
     return faults
 
 
-def _processes(mark: str) -> list[int]:
+def processes_with(mark: str) -> list[int]:
     """Processes that have the mark in their environment."""
     marked = []
     for entry in Path("/proc").glob("[0-9]*"):

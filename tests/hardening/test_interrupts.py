@@ -96,10 +96,12 @@ def test_a_handler_that_defers_is_left_to_end_by_itself(tmp_path):
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are found in /proc")
 @pytest.mark.parametrize(("words", "number"), [
     (("report", "stdlib"), signal.SIGINT),
-    (("count", "stdlib", "--workers", 2), signal.SIGTERM),
+    (("count", "{out}/../?.txt", "--workers", 2), signal.SIGTERM),
 ])  # fmt: skip
 def test_an_interrupted_command_ends_soon_and_leaves_nothing(tmp_path, words, number):
     """`python -m tests.hardening.interrupted 60` interrupts every command at random moments."""
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"to be {name} or not to be\n" * 50_000)
     words = (*words, "--out", "{out}")
     one = interrupted.interrupted(words[0], words, tmp_path / "out", 2.5, number)
     assert not [fault for fault in one.faults if "took" not in fault]  # a machine may be busy

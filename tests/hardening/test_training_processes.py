@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.compilation import device_environment
-from tests.hardening.test_processes import free_address
 
 ROOT = Path(__file__).parents[2]
 TRAIN = (
@@ -18,6 +18,12 @@ TRAIN = (
     "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
     "--evaluate-every=100000", "--probe-at", "--tensor=2",
 )  # fmt: skip
+
+
+def free_address():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return f"localhost:{free.getsockname()[1]}"
 
 
 def started(*words, devices=2):

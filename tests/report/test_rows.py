@@ -8,7 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from jaxpe import theory
+from jaxpe._core.options import Choice
 from jaxpe.analysis.audit import Sides
+from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
 from jaxpe.report import training_figures
 from jaxpe.report.audit import page as audit
 from jaxpe.report.extrapolation import page as extrapolation
@@ -119,24 +121,23 @@ def test_a_task_is_not_learned_only_if_no_encoding_has_learned_it():
 def test_rows_of_counts():
     table = np.zeros((2, 2, 3), np.int64)
     table[0, 0, 1] = table[1, 0, 1] = table[0, 1, 2] = 500
-    settings = SimpleNamespace(
-        rows=2, vocab_size=3, length=8, group_field="author", edges=(0, 4, 8), tokenizer="words",
-        folds=2, nulls=5, null_folds=1,
-    )  # fmt: skip
-    shard, lost = SimpleNamespace(unreadable=None), SimpleNamespace(unreadable="why", identity="x")
-    stored: Any = SimpleNamespace(
-        settings=settings, table=table, shards=[shard, shard, lost], documents=1200, null_texts=1,
-        unreadable=[lost],
-    )  # fmt: skip
+    settings = CountSettings("words", "", 8, (0, 4, 8), 3, (), 2, 5, 1, 0, "author")
+    shard = CountedShard("a", 9, "0", 600)
+    lost = CountedShard("x", 9, "", 0, null_texts=1, unreadable="why")
+    choice = Choice("column", "body", "the only one", "pass another")
+    header = CountHeader(1200, settings, (shard, shard, lost), "body", (choice,), ["a", "b", "c"])
+    stored = StoredCounts(table, np.zeros((5, 1, 2, 3), np.int64), header)
     columns = counts_table(stored).columns
     names, values = ([str(cell) for cell in each.cells] for each in columns)
     values = [x.replace("\N{NO-BREAK SPACE}", " ") for x in values]
-    assert dict(zip(names, values, strict=True)) == {
+    expected = {
         "documents": "1,200", "tokens": "1,500", "positions": "8 in 2 bins",
         "vocabulary": "3 (words)", "cells in use": "2 of 6 (33 %)",
         "folds": "2, and 5 nulls in 1", "kept together": "documents of the same 'author' in a fold",
-        "shards": "2", "left out": "x: why",
+        "column of text": "body", "shards": "2", "column": "body: the only one",
     }  # fmt: skip
+    left_out = [("left out", "1 row without text"), ("left out", "x, 9 bytes: why")]
+    assert [*zip(names, values, strict=True)] == [*expected.items(), *left_out]
 
 
 def test_rows_of_a_probe_are_of_its_first_and_last_step():

@@ -104,8 +104,10 @@ def count(
             raise InputError(f"{out} holds other counts; pass another folder as `out`")
         if not is_ids:
             _look_at_first(shards, options, tokenizer, settings, progress)
-        mapped = _mapped(partial(_count_into_file, options, is_ids), work, options)
-        records = [*progress.track(mapped, "shards", total=len(shards))]
+        # Copies of a shard have one file; two processes must not write it at once.
+        todo = [*{each.digest or each.shard.path: each for each in work}.values()]
+        mapped = _mapped(partial(_count_into_file, options, is_ids), todo, options)
+        records = [*progress.track(mapped, "shards", total=len(todo))]
         files = [each.file for each in work if each.file.exists()]
         if not files:
             raise InputError(f"no documents in {len(shards)} shards; pass files with text")

@@ -10,12 +10,11 @@ from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, differences, shortened
 from jaxpe._core.files import locked_folder
-from jaxpe.analysis.counts.cells import STRIDE, Cells, sum_cells
+from jaxpe.analysis.counts.cells import STRIDE, Cells
 from jaxpe.analysis.counts.settings import INT32_MAX, INT64_MAX, CountSettings, check_memory
 from jaxpe.analysis.counts.stored import (
     CountedShard,
     CountHeader,
-    CountPart,
     StoredCounts,
     counts_file,
     is_counted,
@@ -78,6 +77,8 @@ def merge(
     """
     if len(folders) < 2:
         raise InputError(f"{len(folders)} counts; pass at least two to merge")
+    if len({Path(folder).resolve() for folder in folders}) < len(folders):
+        raise InputError("a folder is passed twice; pass each once, with `weights` for a mixture")
     if weights and (len(weights) != len(folders) or min(weights) < 1):
         shown = shortened(tuple(weights))
         raise InputError(f"`weights` are {shown}; pass {len(folders)} whole numbers, at least 1")
@@ -114,7 +115,7 @@ def sum_files(
     tables = np.zeros((settings.table_rows, vocab_size), dtype)
     columns = {token: column for column, token in enumerate(header.tokens)}
     for file, weight in zip(files, weights, strict=True):
-        _add_file(tables, file, weight, columns, is_cut=max_vocab is not None)
+        _add_file(tables, file, weight, columns)
     table, nulls = np.split(tables, [settings.folds * settings.rows])
     shape = (settings.rows, vocab_size)
     return StoredCounts(
@@ -125,28 +126,18 @@ def sum_files(
 
 
 def _add_file(
-    tables: Int[np.ndarray, "rows vocab"],
-    file: Path,
-    weight: int,
-    columns: Mapping[str, int],
-    *,
-    is_cut: bool,
+    tables: Int[np.ndarray, "rows vocab"], file: Path, weight: int, columns: Mapping[str, int]
 ) -> None:
     """Add the counts in a file; a function, so that its arrays go before the next file is read."""
-    part = read_part(file)
-    # Unless the vocabulary is cut, every token has a column; else [UNK] is the last.
-    column = np.array([columns.get(x, len(columns) - 1) for x in part.header.tokens])
-    if not is_cut:
-        _refuse_lost(part, file, columns)
-    for start in range(0, len(part.cells.numbers), _AT_ONCE):
-        numbers, counts = (x[start : start + _AT_ONCE] for x in part.cells)
+    header, cells = read_part(file)
+    _refuse_lost(header, cells, file, columns)
+    # Every token has a column, unless the vocabulary is cut; then [UNK] is the last.
+    column = np.array([columns.get(token, len(columns) - 1) for token in header.tokens])
+    for start in range(0, len(cells.numbers), _AT_ONCE):
+        numbers, counts = (x[start : start + _AT_ONCE] for x in cells)
         row, token = np.divmod(numbers, STRIDE)
-        if is_cut:  # several tokens are now [UNK]
-            numbers, counts = sum_cells([Cells(row * STRIDE + column[token], counts)])
-            row, token = np.divmod(numbers, STRIDE)
-        else:
-            token = column[token]
-        tables[row, token] += (weight * counts).astype(tables.dtype)
+        index = row * len(columns) + column[token]  # where several tokens are [UNK], repeated
+        np.add.at(tables.reshape(-1), index, (weight * counts).astype(tables.dtype))
 
 
 def _summed_header(
@@ -223,15 +214,15 @@ def refuse_differences(one: CountHeader, other: CountHeader, names: tuple[str, s
         )
 
 
-def _refuse_lost(part: CountPart, file: Path, columns: Mapping[str, int]) -> None:
+def _refuse_lost(header: CountHeader, cells: Cells, file: Path, columns: Mapping[str, int]) -> None:
     """Raise for unknown tokens that another file may have by name."""
-    last = len(part.header.tokens) - 1
-    is_cut = part.header.tokens[-1:] == [UNKNOWN] and len(columns) > last + 1
-    if is_cut and np.any(part.cells.numbers % STRIDE == last):
+    size = len(header.tokens)
+    is_cut = header.tokens[-1:] == [UNKNOWN] and len(columns) > size
+    if is_cut and np.any(cells.numbers % STRIDE == size - 1):
         raise InputError(
-            f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {last + 1:,} was "
-            f"cut. The others have {len(columns) - last - 1:,} more tokens, and which of these "
-            "they were is lost; count all with one file as `vocab`, or without `max_vocab`"
+            f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {size:,} was cut. "
+            f"The others have {len(columns) - size:,} more tokens, and which of these they were is "
+            "lost; count all with one file as `vocab`, or without `max_vocab`"
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 import jaxpe
 from jaxpe import InputError
 from jaxpe.analysis.corpus import analyse_counts, analyse_tokens, job
-from jaxpe.analysis.counts import CountedShard, CountSettings, StoredCounts
+from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, dependent_groups
 from jaxpe.geometry import (
     disjoint_position_geometries,
@@ -46,14 +46,18 @@ def stored(corpus) -> StoredCounts:
     rotated = [
         rotate_within_documents(jax.random.key(k), corpus.ids, corpus.mask) for k in range(20)
     ]
+    settings = CountSettings("words", "", N, None, WORDS, (), FOLDS, 20, 4, 0)
+    shard = CountedShard("all.txt", 1, "0" * 32, 400, null_texts=3)
     return StoredCounts(
         table=table(corpus.ids, corpus, FOLDS),
         nulls=np.stack([table(ids, corpus, 4) for ids in rotated]),
-        documents=400,
-        settings=CountSettings("words", "", N, None, WORDS, (), FOLDS, 20, 4, 0),
-        tokens=corpus.tokens,
-        shards=(CountedShard("all.txt", 1, "0" * 32, 400, null_texts=3),),
+        header=CountHeader(400, settings, (shard,), None, (), corpus.tokens),
     )
+
+
+def with_settings(stored: StoredCounts, **changes) -> StoredCounts:
+    header = stored.header
+    return stored._replace(header=header._replace(settings=header.settings._replace(**changes)))
 
 
 @pytest.fixture(autouse=True)
@@ -101,15 +105,14 @@ def test_the_geometry_is_that_of_the_public_functions(stored):
 
 @pytest.mark.parametrize("nulls", [0, 18])
 def test_without_enough_rotations_position_is_not_judged(stored, nulls):
-    settings = stored.settings._replace(nulls=nulls)
+    stored = with_settings(stored, nulls=nulls)
     with pytest.raises(InputError, match=rf"{nulls} rotated corpora .* 20 nulls"):
-        analyse_counts(stored._replace(nulls=stored.nulls[:nulls], settings=settings))
+        analyse_counts(stored._replace(nulls=stored.nulls[:nulls]))
 
 
 def test_more_positions_than_a_report_has(stored):
-    settings = stored.settings._replace(length=5000)
     with pytest.raises(InputError, match=r"5,000 positions .* 4,096 .* `bins`"):
-        analyse_counts(stored._replace(settings=settings))
+        analyse_counts(with_settings(stored, length=5000))
 
 
 def test_a_policy_of_errors_names_the_empty_positions(corpus):

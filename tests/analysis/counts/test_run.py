@@ -126,6 +126,15 @@ def test_the_cut_into_shards_and_their_order_change_nothing(shards, counted, tmp
     assert same_file(tmp_path / "reversed", counted)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_copies_of_a_shard_count_twice(shards, counted, tmp_path, workers):
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(shards[0].read_bytes())
+    stored = count(tmp_path / "counts", *shards, copy, workers=workers)
+    assert stored.header.documents == 70 + 45
+    assert stored.table.sum() > read_counts(counted).table.sum()
+
+
 def test_parts_of_several_machines_merge_to_the_same_bytes(tmp_path):
     for k in range(5):
         (tmp_path / f"{k}.txt").write_text("\n".join(texts()[k::5]))

@@ -358,6 +358,8 @@ def test_what_cannot_be_merged(merged, written):
     for parts in ([], [stored()]):
         with pytest.raises(InputError, match=f"{len(parts)} counts; pass at least two"):
             merged(parts)
+    with pytest.raises(InputError, match="twice"):
+        merge([written, written.parent / "." / "counts"], written.parent / "c")
     other = write_counts(stored(shard="b"), written.parent / "b")
     with pytest.raises(InputError, match="holds counts already"):
         merge([written, other], written)
