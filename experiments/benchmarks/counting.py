@@ -1,15 +1,17 @@
-"""What counting costs beside the tokenizer and beside memory, and the same bytes from all engines.
+"""Costs of counting beside the tokenizer and beside memory, and equal counts from all engines.
 
 Run `python -m experiments.benchmarks.counting [--quick] [--only PART ...] [--save]`. Rates are
 tokens a CPU second of all processes and threads, so that other work changes them little:
 
-- `tokenizers`: `count_shards` of IMDB beside its tokenizer alone on the same texts, and beside that
-  with `json.loads` of its lines, which any program that reads them does.
-- `ids`: ready ids in a memory map beside `np.bincount` of the same cells, which is bound by memory.
-- `cores`: words, their vocabulary and ready ids on one core and on two, by the clock.
-- `engines`: one process, two of JAX, four tasks of datatrove and four workers of Beam on IMDB and
-  on generated documents: the hash of `counts.npz`. An engine that is not installed is left out.
-- `merge`: a thousand folders, the peak of what is allocated beside that of reading two of them.
+- `tokenizers`: a count of IMDB beside its tokenizer alone on the same texts, and beside that with
+  `json.loads` of its lines, which any program that reads them does.
+- `ids`: ready ids in a matrix beside `np.bincount` of the same cells, which is bound by memory.
+- `cores`: words and ready ids in one process on one core and in two on two, by the clock.
+- `engines`: IMDB and generated documents counted in one process, in two, in three parts, by four
+  tasks of datatrove and four workers of Beam: the hash of tables and tokens. An engine that is not
+  installed is left out.
+- `merge`: a thousand folders with full tables, and the peak of what is allocated beside a merge of
+  two of them.
 
 Needs JAXPE_DATA_DIR. It ends with an error where engines differ.
 """
@@ -31,22 +33,20 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks import _contest as contest
-from jaxpe._core.files import file_hash
+from jaxpe._core.files import content_hash
 from jaxpe.analysis import counts as counting
-from jaxpe.analysis.counts import CountedShard, CountOptions, StoredCounts, count_settings
-from jaxpe.data import find_shards, load_corpus, open_tokenizer, tokenizer_of_ids, vocabulary_of
+from jaxpe.analysis.counts import CountedShard, CountHeader, CountOptions, StoredCounts
+from jaxpe.data import load_corpus, open_tokenizer
 
 LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
-PORT = 29517
 # Documents come once, and so often: no more cells are in use then, as in a corpus that is large.
 TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6, "cores": 16}
 ROUNDS = 2
-MAIN = "from jaxpe.cli.main import main; main()"
 Found = dict[str, Any]
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those that it has waited for."""
+    """CPU seconds of this process and of those that it has waited for."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -58,13 +58,11 @@ def measured(work: Callable[[], Any]) -> tuple[float, float]:
     return clock, cpu_seconds() - cpu
 
 
-def started(*commands: Sequence[str]) -> None:
-    """Python processes that run side by side, and must succeed."""
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    running = [subprocess.Popen([sys.executable, *words], env=environment) for words in commands]
-    codes = [process.wait() for process in running]
-    if any(codes):
-        raise SystemExit(f"failed: {commands[0]}")
+def started(*words: str) -> str:
+    """Output of a Python process, which must succeed."""
+    environment = contest.by_default() | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", *words]
+    return subprocess.run(command, env=environment, check=True, stdout=-1, text=True).stdout
 
 
 def texts_of(quick: bool) -> list[str]:
@@ -89,8 +87,8 @@ def tokenizers(folder: Path, quick: bool) -> Found:
     """Tokens a CPU second of each tokenizer alone and of the whole count."""
     texts = texts_of(quick)
     found: Found = {}
-    for name, opened in known_tokenizers(texts).items():
-        own = texts, texts * TIMES[name]
+    for name, tokenizer in known_tokenizers().items():
+        opened, own = open_tokenizer(tokenizer), (texts, texts * TIMES[name])
         paths = [written(folder / f"{name} {which}", own[which]) for which in range(2)]
 
         def alone(which: int, opened: Any = opened, own: Any = own) -> None:
@@ -103,35 +101,40 @@ def tokenizers(folder: Path, quick: bool) -> Found:
                     json.loads(line)
 
         references = {"alone": alone, "json": parsed}
-        found[name] = compared(folder / name, opened, references, paths, quick)
+        found[name] = compared(references, paths, quick, tokenizer=str(tokenizer))
         found[name]["ratio_with_json"] = found[name]["ratio"] + found[name].pop("json_ratio")
     return found
 
 
+def known_tokenizers() -> dict[str, str | Path]:
+    """Words, bytes, WordPiece and BPE, as far as their files are on this machine."""
+    wordpiece = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
+    models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
+    bpe = models / "SmolLM2-135M-Instruct" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    files = {"wordpiece": wordpiece, "bpe": bpe}
+    return {"words": "words", "bytes": "bytes"} | {k: v for k, v in files.items() if v.is_file()}
+
+
 def compared(
-    folder: Path,
-    opened: Any,
     references: dict[str, Callable[..., None]],
     sizes: Sequence[list[Path]],
     quick: bool,
+    **options: Any,
 ) -> Found:
     """Tokens a CPU second of references and of counting, of what documents take that come again.
 
     What does not grow with them (compiling, cells that are met first, writing the tables) is told
     apart. References are given the number of the size, 0 or 1.
     """
-    settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
-    options = CountOptions(sources=(), batch_size=BATCH, workers=0)
     tokens = [0, 0]
 
     def counted(which: int) -> None:
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            stored = counting.count_shards(
-                find_shards(sizes[which]), place, options, tokenizer=opened, settings=settings
-            )
+        sources = tuple(map(str, sizes[which]))
+        shared: Any = {"length": LENGTH, "folds": FOLDS, "nulls": 0, "workers": 0}
+        with tempfile.TemporaryDirectory() as out:
+            stored = counting.count(CountOptions(sources=sources, **shared, **options), out)
         tokens[which] = int(stored.table.sum(dtype=np.int64))
 
-    folder.mkdir(parents=True)
     counted(0)
     ways = {**references, "count": counted}
     seconds: dict[str, list[list[float]]] = {name: [[], []] for name in ways}
@@ -152,17 +155,6 @@ def compared(
     }
 
 
-def known_tokenizers(texts: list[str]) -> dict[str, Any]:
-    """Words, bytes, WordPiece and BPE, as far as their files are here."""
-    vocabulary = vocabulary_of(texts, length=LENGTH, max_vocab=30_000)
-    found = {"words": open_tokenizer(vocabulary=vocabulary), "bytes": open_tokenizer("bytes")}
-    wordpiece = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
-    models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
-    bpe = models / "SmolLM2-135M-Instruct" / "tokenizer.json"
-    files = {"wordpiece": wordpiece, "bpe": bpe}
-    return found | {name: open_tokenizer(path) for name, path in files.items() if path.is_file()}
-
-
 # Ready ids.
 
 
@@ -176,20 +168,18 @@ def ids(folder: Path, quick: bool) -> Found:
     def alone(which: int) -> None:
         np.bincount(cells[which], minlength=FOLDS * LENGTH * IDS)
 
-    opened = tokenizer_of_ids(vocab_size=IDS)
-    return compared(folder / "counts", opened, {"alone": alone}, paths, quick)
+    return compared({"alone": alone}, paths, quick, tokenizer="ids", vocab_size=IDS)
 
 
 def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequence[list[Path]]]:
-    """Rows of ids by Zipf's law, and files of them once and so often, two for each time."""
+    """Rows of ids by Zipf's law, and two files of them, with each row once and so often."""
     rng = np.random.default_rng(0)
     documents = 10_000 if quick else 160_000
     words = np.minimum(rng.zipf(1.2, (documents, LENGTH)), IDS - 1).astype("<u2")
-    paths: list[list[Path]] = []
-    for name, number in zip(("once", "often"), (1, times), strict=True):
-        paths.append([folder / f"{name} {part}.npy" for part in range(2 * number)])
-        for part, path in enumerate(paths[-1]):
-            np.save(path, words[part % 2 :: 2])
+    paths = [[folder / f"{name} {part}.npy" for part in range(2)] for name in ("once", "often")]
+    for number, both in zip((1, times), paths, strict=True):
+        for part, path in enumerate(both):
+            np.save(path, np.tile(words[part::2], (number, 1)))
     return words, paths
 
 
@@ -197,27 +187,23 @@ def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequen
 
 
 def cores(folder: Path, quick: bool) -> Found:
-    """Seconds on one core and on two, of documents that come again.
+    """Seconds in one process on one core and in two on two, of documents that come again.
 
-    Words and their vocabulary are counted in one process on one core, and with one that tokenizes
-    for each core on two; ready ids by one process of JAX for each core. Rounds take turns. By the
-    clock other work on the machine counts; CPU seconds say how much more two cores have to do.
+    Rounds take turns. By the clock other work on the machine counts; CPU seconds say how much more
+    two cores have to do.
     """
     texts = texts_of(quick)
-    text = [written(folder / "once", texts), written(folder / "often", texts * TIMES["cores"])]
-    vocab = folder / "vocabulary.json"
-    vocab.write_text(json.dumps(vocabulary_of(texts, length=LENGTH, max_vocab=30_000)))
+    text = [written(folder / f"{n}", texts * n, parts=4) for n in (1, TIMES["cores"])]
     _, matrices = ready_ids(folder, TIMES["cores"], quick)
     ways: dict[str, tuple[Sequence[list[Path]], list[str]]] = {
-        "words": (text, [f"--vocab={vocab}"]),
-        "vocabulary and words": (text, ["--max-vocab=30000"]),
+        "words": (text, ["--tokenizer=words"]),
         "ready ids": (matrices, ["--tokenizer=ids", f"--vocab-size={IDS}"]),
     }
     found: Found = {}
     for name, (sizes, flags) in ways.items():
         # [rounds, size, cores, clock and CPU]
         taken = [
-            [[on_cores(n, name, [*map(str, paths), *flags]) for n in (1, 2)] for paths in sizes]
+            [[on_cores(n, [*map(str, paths), *flags]) for n in (1, 2)] for paths in sizes]
             for _ in range(1 if quick else ROUNDS)
         ]
         least = np.min(taken, axis=0)
@@ -232,67 +218,72 @@ def cores(folder: Path, quick: bool) -> Found:
     return found
 
 
-def on_cores(number: int, what: str, words: list[str]) -> tuple[float, float]:
-    """Seconds of `jaxpe count` on so many cores, by the clock and of CPU."""
+def on_cores(number: int, words: list[str]) -> tuple[float, float]:
+    """Seconds of `jaxpe count` in so many processes and on so many cores, by clock and of CPU."""
     own = sorted(os.sched_getaffinity(0))[:number]
-    script = f"import os, sys; os.sched_setaffinity(0, eval(sys.argv.pop(1))); {MAIN}"
-    flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--batch-size={BATCH}"]
+    script = f"import os; os.sched_setaffinity(0, {own}); from jaxpe.cli.main import main; main()"
+    flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--workers={number}"]
     with tempfile.TemporaryDirectory() as out:
-        command = ["-c", script, repr(own), "count", *words, *flags, f"--out={out}/counts"]
-        if what != "ready ids":
-            each = [[*command, f"--workers={0 if number == 1 else number}"]]
-        elif number == 1:
-            each = [command]
-        else:
-            together = [f"--processes={number}", f"--coordinator=localhost:{PORT}"]
-            each = [[*command, f"--process={k}", *together] for k in range(number)]
-        return measured(partial(started, *each))
+        return measured(partial(started, script, "count", *words, *flags, f"--out={out}/counts"))
 
 
-# The same bytes.
+# Equal counts.
 
 
 def engines(folder: Path, quick: bool) -> Found:
-    """Hashes of the tables by engine."""
-    number = 2_000 if quick else 1_000_000
+    """Hashes of tables and tokens by engine."""
+    number = 2_000 if quick else 200_000
     pairs = np.random.default_rng(0).zipf(1.5, (2, number)).clip(max=10_000).tolist()
     generated = [f"{a} {b} {a % 7} {b % 5}" for a, b in zip(*pairs, strict=True)]
     found: Found = {}
     for name, texts in {"imdb": texts_of(quick), "generated": generated}.items():
         own = folder / name
-        paths = written(own / "rows", texts, parts=4)
-        vocab = own / "vocabulary.json"
-        vocab.write_text(json.dumps(vocabulary_of(texts, length=64, max_vocab=5_000)))
-        options = CountOptions(
-            sources=tuple(map(str, paths)), vocab=vocab, length=64, folds=8, nulls=2
-        )
+        sources = tuple(map(str, written(own / "rows", texts, parts=4)))
+        options = CountOptions(sources=sources, length=64, folds=8, nulls=2, workers=0)
+        vocab = own / "vocabulary"
+        counting.count(dataclasses.replace(options, max_vocab=5_000, nulls=0), vocab)
+        options = dataclasses.replace(options, vocab=vocab)
         hashes: dict[str, str] = {}
-        for number, (engine, (needs, run)) in enumerate(ENGINES.items()):
+        for k, (engine, (needs, run)) in enumerate(ENGINES.items()):
             if importlib.util.find_spec(needs):
-                run(options, own / f"engine-{number}")
-                hashes[engine] = file_hash(own / f"engine-{number}" / "counts.npz")
+                run(options, out := own / f"engine-{k}")
+                hashes[engine] = hash_of_counts(out)
         if len(set(hashes.values())) != 1:
             raise SystemExit(f"{name}: the engines differ: {hashes}")
         found[name] = {"documents": len(texts), **hashes}
     return found
 
 
+def hash_of_counts(folder: Path) -> str:
+    """Hash of the tables and tokens; the header also names the shards."""
+    stored = counting.read_counts(folder)
+    tables = stored.table.tobytes() + stored.nulls.tobytes()
+    return content_hash(tables + json.dumps(stored.header.tokens).encode()).hexdigest()
+
+
 def two_processes(options: CountOptions, out: Path) -> None:
-    """Two processes of JAX on this machine."""
+    """A process a core, in a process of its own, since workers import the main module."""
     flags = {name: getattr(options, name) for name in ("vocab", "length", "folds", "nulls")}
-    flags |= {"coordinator": f"localhost:{PORT}", "processes": 2, "out": out}
-    words = ["-c", MAIN, "count", *map(str, options.sources)]
-    words += [f"--{name}={value}" for name, value in flags.items()]
-    started(*([*words, f"--process={k}"] for k in range(2)))
+    flags |= {"workers": 2, "out": out}
+    script = "from jaxpe.cli.main import main; main()"
+    words = ["count", *options.sources, *(f"--{name}={value}" for name, value in flags.items())]
+    started(script, *words)
+
+
+def three_parts(options: CountOptions, out: Path) -> None:
+    """Parts as three machines count them, merged from the last to the first."""
+    parts = [out.with_name(f"part-{part}") for part in range(3)]
+    for part, folder in enumerate(parts):
+        counting.count(dataclasses.replace(options, part=part, parts=3), folder)
+    counting.merge(parts[::-1], out)
 
 
 def datatrove_tasks(options: CountOptions, out: Path) -> None:
     """Four tasks on two workers, in a process of their own, since datatrove forks."""
     script = "import sys; from experiments.benchmarks.counting import run_datatrove; "
     script += "run_datatrove(*sys.argv[1:])"
-    rows = Path(options.sources[0]).parent
-    parts = out.with_name("parts")
-    started(["-c", script, str(rows), str(options.vocab), str(parts)])
+    rows, parts = Path(options.sources[0]).parent, out.with_name("tasks")
+    started(script, str(rows), str(options.vocab), str(parts))
     counting.merge(sorted(parts.iterdir()), out)
 
 
@@ -322,12 +313,13 @@ def beam_workers(options: CountOptions, out: Path) -> None:
         texts = (
             pipeline | beam.io.ReadFromText(pattern) | beam.Map(lambda row: json.loads(row)["text"])
         )
-        count_positions(texts, dataclasses.replace(options, sources=(), batch_size=1024), out)
+        count_positions(texts, dataclasses.replace(options, sources=()), out)
 
 
 ENGINES: dict[str, tuple[str, Callable[[CountOptions, Path], Any]]] = {
     "one process": ("jaxpe", counting.count),
-    "two processes of JAX": ("jaxpe", two_processes),
+    "two processes": ("jaxpe", two_processes),
+    "three parts": ("jaxpe", three_parts),
     "datatrove, 4 tasks": ("datatrove", datatrove_tasks),
     "Beam, 4 workers": ("apache_beam", beam_workers),
 }
@@ -337,42 +329,41 @@ ENGINES: dict[str, tuple[str, Callable[[CountOptions, Path], Any]]] = {
 
 
 def merging(folder: Path, quick: bool) -> Found:
-    """Peak memory of a merge beside that of reading two of its folders, in fresh processes."""
+    """Peak memory of a merge of many folders beside that of two, in fresh processes.
+
+    Every cell is in use in every folder, so that the sums differ in nothing but their folders.
+    """
     number = 20 if quick else 1_000
-    opened = open_tokenizer("bytes")
-    settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
-    table = np.zeros((FOLDS, settings.rows, settings.vocab_size), np.int32)
+    options = CountOptions(sources=(), tokenizer="bytes", length=64, folds=FOLDS, nulls=0)
+    opened, settings = counting.tokenizer_and_settings(options)
+    shape = (settings.rows, settings.vocab_size)
+    nulls = np.zeros((0, settings.null_folds, *shape), np.int32)
     rng = np.random.default_rng(0)
     for part in range(number):
-        table[:] = 0
-        own = rng.integers(0, settings.vocab_size, (8, settings.rows))
-        np.add.at(table, (np.arange(8)[:, None], np.arange(settings.rows), own), 1)
-        shard = CountedShard(f"{part}", 1, f"{part:032x}", 8)
-        nulls = np.zeros((0, settings.null_folds, *table.shape[1:]), np.int32)
-        stored = StoredCounts(table, nulls, 8, settings, list(opened.tokens), (shard,))
-        counting.write_counts(stored, folder / f"{part:04}")
+        table = rng.integers(1, 5, (FOLDS, *shape), np.int32)
+        shards = (CountedShard(f"{part}", 1, f"{part:032x}", 8),)
+        header = CountHeader(8, settings, shards, None, (), list(opened.tokens))
+        counting.write_counts(StoredCounts(table, nulls, header), folder / f"{part:04}")
+    script = (
+        "import sys, tracemalloc; from pathlib import Path\n"
+        "from jaxpe.analysis.counts import merge\n"
+        "parts = sorted(f for f in Path(sys.argv[1]).iterdir() if f.name.isdecimal())\n"
+        "merge(parts[:2], sys.argv[1] + '/of two before ' + sys.argv[2]); tracemalloc.start()\n"
+        "merge(parts[: int(sys.argv[2])], f'{sys.argv[1]}/sum of {sys.argv[2]}')\n"
+        "print(tracemalloc.get_traced_memory()[1])"
+    )
     peaks = {}
-    for what, script in (
-        ("two", "parts = [read_counts(f) for f in folders[:2]]"),
-        ("all", "merge(folders, sys.argv[1] + '/sum')"),
-    ):
-        code = (
-            "import sys, tracemalloc; from pathlib import Path\n"
-            "from jaxpe.analysis.counts import merge, read_counts\n"
-            "folders = sorted(f for f in Path(sys.argv[1]).iterdir() if f.name.isdecimal())\n"
-            "read_counts(folders[0]); tracemalloc.start()\n"
-            f"{script}\nprint(tracemalloc.get_traced_memory()[1])"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True
-        )
-        peaks[what] = int(done.stdout)
-    assert counting.read_counts(folder / "sum").documents == 8 * number
+    for name, folders in (("two", 2), ("all", number)):
+        peaks[name] = int(started(script, str(folder), str(folders)))
+        merged = counting.read_counts(folder / f"sum of {folders}")
+        assert merged.header.documents == 8 * folders
+    cells = FOLDS * settings.rows * settings.vocab_size
     return {
         "folders": number,
-        "table_bytes": int(table.nbytes),
+        "table_bytes": 4 * cells,
         "peaks": peaks,
         "ratio": peaks["all"] / peaks["two"],
+        "bytes_a_cell": (peaks["all"] - 4 * cells) / cells,
     }
 
 

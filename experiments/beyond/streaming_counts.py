@@ -1,4 +1,4 @@
-"""`jaxpe count` beyond memory: peak memory, exactness, kills, devices.
+"""`jaxpe count` beyond memory: peak memory, exactness, dependent documents.
 
 Text is generated: words of one to four syllables by Zipf's law, 8 to 12 in a document, in shards of
 .txt and .jsonl.gz. Every count is a fresh process of the command. Last, SST-2, whose documents are
@@ -11,14 +11,11 @@ import itertools
 import json
 import os
 import platform
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,8 @@ import numpy as np
 import jaxpe
 from experiments.common import Run, main
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
-from jaxpe.analysis.counts import read_counts
+from jaxpe.analysis.counts import StoredCounts, merge, read_counts
+from jaxpe.analysis.counts.stored import counts_file
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer
 
 WORDS, SHARDS, CHUNK = 5000, 16, 100_000
@@ -102,30 +100,12 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return own | {"JAXPE_CACHE_DIR": str(folder / "cache")} | more
 
 
-def start(arguments: Sequence[str], folder: Path, **more: str) -> subprocess.Popen[str]:
-    env, pipe = environment(folder, **more), subprocess.PIPE
-    return subprocess.Popen([*COUNT, *arguments], stdout=pipe, stderr=pipe, text=True, env=env)
-
-
-def finish(*processes: subprocess.Popen[str]) -> None:
-    """Wait for processes, of which one that fails ends the experiment."""
-    for process in processes:
-        _, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors[-2000:]
-
-
 def measured(arguments: Sequence[str], folder: Path) -> dict[str, float]:
     """Peak memory and time of a fresh process that counts."""
     command = [sys.executable, "-S", "-c", MEASURE, *COUNT, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(folder))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def same_files(one: Path, other: Path) -> bool:
-    """Whether both files of two counts are the same, byte for byte."""
-    names = ("counts.npz", "counts.json")
-    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
 def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
@@ -144,8 +124,8 @@ def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
             if name == "words" and documents == max(sizes):
                 continue
             out = folder / "counts"
-            row = measured([*shards, *options, "--out", str(out)], folder)
-            assert read_counts(out).documents == documents
+            row = measured([*shards, *options, "--workers", "0", "--out", str(out)], folder)
+            assert read_counts(out).header.documents == documents
             if documents in sizes:
                 rows[name][documents] = row | {"documents_a_second": documents / row["wall"]}
             shutil.rmtree(out)
@@ -157,66 +137,74 @@ def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
     }
 
 
-def equality(shards: list[str], whole: Path) -> dict[str, Any]:
-    """Streamed counts and nulls against `count_tokens` on all documents at once."""
-    stored = read_counts(whole)
-    settings, tokenizer = stored.settings, open_tokenizer("bytes")
+def equality(documents: int, folder: Path) -> dict[str, Any]:
+    """Streamed counts and nulls against `count_tokens` on all documents at once, and other cuts."""
+    shards = write_shards(folder / "shards", documents)
+    whole = counted(shards, folder / "whole", "--workers", "0")
+    settings, tokenizer = whole.header.settings, open_tokenizer("bytes")
     texts = [document.text for shard in find_shards(shards) for document in shard.documents()]
     ids, mask = tokenizer.encode(texts, length=settings.length)
     count = functools.partial(jaxpe.count_tokens, vocab_size=settings.vocab_size, mask=mask)
     counts = count(ids, folds=settings.folds)
-    equal = [np.array_equal(counts.tokens, stored.table), len(texts) == stored.documents]
-    for number, null in enumerate(stored.nulls):
+    equal = [
+        np.array_equal(counts.tokens, whole.table),
+        len(texts) == whole.header.documents,
+    ]
+    for number, null in enumerate(whole.nulls):
         key = jax.random.fold_in(jax.random.key(settings.seed), number)
         moved = jaxpe.geometry.rotate_within_documents(key, ids, mask)
         equal.append(np.array_equal(count(moved).tokens, null.sum(axis=0)))
-    return {"documents": len(texts), "to_the_bit": all(equal), "tables_compared": len(equal) - 1}
-
-
-def kills(shards: list[str], folder: Path, *, times: int) -> dict[str, Any]:
-    """kill -9 at random moments, each time resumed; at the end the same bytes as undisturbed."""
-    whole, out = folder / "undisturbed", folder / "killed"
-    options = [*shards, *NULLS, "--batch-size", "192", "--save-every", "4"]
-    finish(start([*options, "--out", str(whole)], folder))
-    rng = random.Random(0)
-    saving = 0
-    for number in range(times):
-        process = start([*options, "--out", str(out)], folder)
-        assert process.stderr is not None
-        lines = list(itertools.islice(process.stderr, max(0, rng.randint(-2, 9))))
-        time.sleep((0.08 if lines else 2.5) * rng.random())
-        process.kill()
-        process.communicate()
-        assert process.returncode == -9, f"ended after {number} kills: make the run longer"
-        saving += bool(lines) and is_saving(out / "state")
-    finish(start([*options, "--out", str(out)], folder))
-    return {"kills": times, "saving": saving, "identical": same_files(whole, out)}
-
-
-def is_saving(state: Path) -> bool:
-    """Whether a checkpoint lies there unfinished: not renamed yet, or without its seal."""
-    steps = [path for path in state.iterdir() if path.is_dir()] if state.is_dir() else []
-    return any(
-        not path.name.startswith("unreadable") and not (path / "seal.json").is_file()
-        for path in steps
-    )
-
-
-def devices(shards: list[str], folder: Path) -> dict[str, Any]:
-    """Eight virtual devices in one process, one device in each of two: the same bytes."""
-    whole, eight, two = (folder / name for name in ("undisturbed", "eight", "two"))
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    finish(start([*shards, *NULLS, "--out", str(eight)], folder, **flags))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [*shards, *NULLS, "--out", str(two), "--coordinator", f"127.0.0.1:{port}"]
-    options += ["--processes", "2", "--process"]
-    finish(*[start([*options, str(number)], folder) for number in (0, 1)])
     return {
-        "eight_devices_identical": same_files(whole, eight),
-        "two_processes_identical": same_files(whole, two),
+        "documents": len(texts),
+        "to_the_bit": all(equal),
+        "tables_compared": len(equal) - 1,
+        "identical": {
+            name: counts_file(out).read_bytes() == counts_file(folder / "whole").read_bytes()
+            for name, out in other_ways(shards, folder)
+        },
+        "other_shards": same_tables(whole, of_other_shards(texts, folder)),
     }
+
+
+def other_ways(shards: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
+    """The same shards by other processes, machines and orders, and after interruptions."""
+    two, reverse, again = (folder / name for name in ("two", "reverse", "again"))
+    counted(shards, two, "--workers", "2")
+    yield "two processes", two
+    counted(shards[::-1], reverse, "--workers", "0")
+    yield "another order", reverse
+    parts = [folder / f"part {part}" for part in range(3)]
+    for part, out in enumerate(parts):
+        counted(shards, out, "--part", str(part), "--parts", "3")
+    merge(parts[::-1], folder / "merged")
+    yield "three parts, merged", folder / "merged"
+    # A killed count has the files of some shards, and no counts.
+    shutil.copytree(two, again)
+    counts_file(again).unlink()
+    for file in sorted((again / "shards").iterdir())[::2]:
+        file.unlink()
+    counted(shards, again)
+    yield "resumed", again
+
+
+def of_other_shards(texts: list[str], folder: Path) -> StoredCounts:
+    """The same documents in 7 shards, shuffled."""
+    order = np.random.default_rng(0).permutation(len(texts))
+    (folder / "other").mkdir()
+    for shard in range(7):
+        lines = "".join(f"{texts[number]}\n" for number in order[shard::7])
+        (folder / "other" / f"{shard}.txt").write_text(lines)
+    return counted([str(folder / "other")], folder / "others")
+
+
+def counted(sources: Sequence[str], out: Path, *options: str) -> StoredCounts:
+    """Counts of a fresh process."""
+    measured([*sources, *NULLS, *options, "--out", str(out)], out.parent)
+    return read_counts(out)
+
+
+def same_tables(one: StoredCounts, other: StoredCounts) -> bool:
+    return np.array_equal(one.table, other.table) and np.array_equal(one.nulls, other.nulls)
 
 
 def pieces(folder: Path) -> dict[str, Any]:
@@ -234,7 +222,7 @@ def pieces(folder: Path) -> dict[str, Any]:
     for name, options in (("copies", ()), ("sentences", ("--group-field", "sentence"))):
         length = ("--length", str(tokens.ids.shape[1]))
         out = folder / name
-        finish(start([str(table), *length, *options, "--out", str(out)], folder))
+        measured([str(table), *length, *options, "--out", str(out)], folder)
         found[name] = about_noise(analyse_counts(read_counts(out)))
     return found
 
@@ -248,16 +236,12 @@ def streaming_counts(run: Run) -> dict[str, Any]:
     """All of it, in a scratch folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        times, documents = (3, 20_000) if run.quick else (20, 100_000)
-        result: dict[str, Any] = {
+        return {
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.default_backend()}",
             "memory": memory(folder, quick=run.quick),
+            "equality": equality(20_000 if run.quick else 100_000, folder),
+            "pieces": pieces(folder),
         }
-        shards = write_shards(folder / "shards", documents)
-        result["kills"] = kills(shards, folder, times=times)
-        result["equality"] = equality(shards, folder / "undisturbed")
-        result["devices"] = devices(shards, folder)
-        return result | {"pieces": pieces(folder)}
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ _WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone
 # Modules that a command needs, by the extra that installs them.
 _PAGES = {"report": ("matplotlib.figure", "jinja2")}
 _TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}
-_EXTRAS = {"report": _PAGES, "count": {"data": ("grain", "orbax.checkpoint")}} | dict.fromkeys(
+_EXTRAS = {"report": _PAGES} | dict.fromkeys(
     ("audit", "inspect", "spectral", "extrapolate", "bench", "train", "compare"), _TRAINING
 )
 _MEMORY_MESSAGE = (

@@ -44,12 +44,12 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
         ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
         ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
         ("kept together", f"{together} in a fold"),
-        *([("column of text", visible(header.text_field))] if header.text_field else []),
         ("shards", f"{len(read):,}"),
     ]
-    rows += [
-        (choice.setting, visible(f"{choice.value}: {choice.why}")) for choice in header.choices
-    ]
+    choices = [(x.setting, visible(f"{x.value}: {x.why}", limit=400)) for x in header.choices]
+    if header.text_field and "column of text" not in dict(choices):
+        rows.append(("column of text", visible(header.text_field)))
+    rows += choices
     if header.null_texts:
         rows.append(("left out", f"{plural(header.null_texts, 'row')} without text"))
     unreadable = [shard for shard in header.shards if shard.unreadable]

@@ -196,6 +196,30 @@ def test_records_without_their_dataset(tmp_path):
             load_corpus(source)
 
 
+@pytest.mark.parametrize("name", ["features.json", "dataset_info.json"])
+def test_a_dataset_without_its_description_is_not_its_other_files(tmp_path, name):
+    folder = tfds_folder(tmp_path)
+    (folder / name).unlink()
+    assert [path.name for path in folder.glob("*.txt")] == ["label.labels.txt"]
+    for source in (folder, folder.parent):
+        with pytest.raises(InputError, match="holds records of TFDS, but not both files"):
+            load_corpus(source)
+
+
+def test_a_dataset_in_one_folder_is_found(tmp_path):
+    folder = tfds_folder(tmp_path)
+    assert load_corpus(folder.parent).documents == TEXTS["train"]
+
+
+@pytest.mark.parametrize("splits", ["[1]", "3", "{}", '[{"name": {}}]', "null"])
+def test_splits_of_tfds_that_are_none(tmp_path, splits):
+    folder = tfds_folder(tmp_path)
+    info = json.loads((folder / "dataset_info.json").read_text())
+    (folder / "dataset_info.json").write_text(json.dumps(info | {"splits": json.loads(splits)}))
+    with pytest.raises(InputError):
+        load_corpus(folder)
+
+
 def test_a_dataset_whose_records_are_damaged(tmp_path):
     folder = tfds_folder(tmp_path)
     (shard,) = folder.glob("*-train*")

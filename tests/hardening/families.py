@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.data.tfds_builder import TEXTS
 from tests.films import make_films
 from tests.hardening.attempts import Attempt, command, outcome
 from tests.hardening.mutations import json_mutations, mutations
@@ -227,10 +228,7 @@ def _read_ids(content: bytes, work: Path) -> None:
 
 def folders(materials: Materials, *, seed: int, number: int) -> Attempts:
     """TFDS datasets with any file damaged; what is read is what was written."""
-    from jaxpe.data import load_corpus
-
-    documents = load_corpus(materials.dataset).documents
-    read = partial(_read_dataset, documents)
+    read = partial(_read_dataset, TEXTS["train"])
     yield from _damaged("TFDS datasets", materials.dataset, read, seed, number)
 
 

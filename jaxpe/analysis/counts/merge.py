@@ -2,19 +2,19 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, differences, shortened
 from jaxpe._core.files import locked_folder
-from jaxpe.analysis.counts.cells import STRIDE, Cells, sum_cells
+from jaxpe.analysis.counts.cells import STRIDE, Cells
 from jaxpe.analysis.counts.settings import INT32_MAX, INT64_MAX, CountSettings, check_memory
 from jaxpe.analysis.counts.stored import (
     CountedShard,
     CountHeader,
-    CountPart,
     StoredCounts,
     counts_file,
     is_counted,
@@ -115,20 +115,7 @@ def sum_files(
     tables = np.zeros((settings.table_rows, vocab_size), dtype)
     columns = {token: column for column, token in enumerate(header.tokens)}
     for file, weight in zip(files, weights, strict=True):
-        part = read_part(file)
-        # Unless the vocabulary is cut, every token has a column; else [UNK] is the last.
-        column = np.array([columns.get(x, vocab_size - 1) for x in part.header.tokens])
-        if max_vocab is None:
-            _refuse_lost(part, file, columns)
-        for start in range(0, len(part.cells.numbers), _AT_ONCE):
-            numbers, counts = (x[start : start + _AT_ONCE] for x in part.cells)
-            row, token = np.divmod(numbers, STRIDE)
-            if max_vocab is not None:  # several tokens are now [UNK]
-                numbers, counts = sum_cells([Cells(row * STRIDE + column[token], counts)])
-                row, token = np.divmod(numbers, STRIDE)
-            else:
-                token = column[token]
-            tables[row, token] += (weight * counts).astype(dtype)
+        _add_file(tables, file, weight, columns)
     table, nulls = np.split(tables, [settings.folds * settings.rows])
     shape = (settings.rows, vocab_size)
     return StoredCounts(
@@ -138,6 +125,21 @@ def sum_files(
     )
 
 
+def _add_file(
+    tables: Int[np.ndarray, "rows vocab"], file: Path, weight: int, columns: Mapping[str, int]
+) -> None:
+    """Add the counts in a file; a function, so that its arrays go before the next file is read."""
+    header, cells = read_part(file)
+    _refuse_lost(header, cells, file, columns)
+    # Every token has a column, unless the vocabulary is cut; then [UNK] is the last.
+    column = np.array([columns.get(token, len(columns) - 1) for token in header.tokens])
+    for start in range(0, len(cells.numbers), _AT_ONCE):
+        numbers, counts = (x[start : start + _AT_ONCE] for x in cells)
+        row, token = np.divmod(numbers, STRIDE)
+        index = row * len(columns) + column[token]  # where several tokens are [UNK], repeated
+        np.add.at(tables.reshape(-1), index, (weight * counts).astype(tables.dtype))
+
+
 def _summed_header(
     files: Sequence[Path], weights: Sequence[int], max_vocab: int | None
 ) -> CountHeader:
@@ -145,17 +147,15 @@ def _summed_header(
     headers: list[CountHeader] = []
     occurrences, counted = Counter[str](), dict[str, tuple[CountedShard, Path]]()
     for file, weight in zip(files, weights, strict=True):
-        header, (numbers, counts) = read_part(file)
+        header, number = _header_and_occurrences(file)
         _refuse_twice(header, file, counted)
-        is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
-        tokens = numbers[is_of_corpus] % STRIDE
-        number = np.zeros(len(header.tokens), np.int64)
-        np.add.at(number, tokens, counts[is_of_corpus])  # bincount adds floats
-        occurrences.update(dict(zip(header.tokens, number.tolist(), strict=True)))
+        occurrences.update(dict(zip(header.tokens, number, strict=True)))
         shards = tuple(x._replace(documents=weight * x.documents) for x in header.shards)
-        is_aligned = aligns_tokens(header.settings)
-        headers.append(header._replace(shards=shards, tokens=[] if is_aligned else header.tokens))
-        refuse_differences(headers[0], headers[-1], (f"{files[0]}", f"{file}"))
+        tokens = [] if aligns_tokens(header.settings) else header.tokens
+        header = header._replace(shards=shards, tokens=tokens)
+        first = headers[0] if headers else header
+        refuse_differences(first, header, (f"{files[0]}", f"{file}"))
+        headers.append(header._replace(tokens=[]) if headers else header)
     shards = sorted(shard for header in headers for shard in header.shards)
     documents, first = sum(shard.documents for shard in shards), headers[0]
     if documents > (most := INT64_MAX // first.settings.widest):
@@ -170,6 +170,16 @@ def _summed_header(
         tuple(dict.fromkeys(choice for header in headers for choice in header.choices)),
         tokens,
     )
+
+
+def _header_and_occurrences(file: Path) -> tuple[CountHeader, list[int]]:
+    """Header of a file, and how often each of its tokens was counted."""
+    header, (numbers, counts) = read_part(file)
+    is_of_corpus = numbers < header.settings.folds * header.settings.rows * STRIDE
+    tokens = numbers[is_of_corpus] % STRIDE
+    number = np.zeros(len(header.tokens), np.int64)
+    np.add.at(number, tokens, counts[is_of_corpus])  # bincount adds floats
+    return header, number.tolist()
 
 
 def _vocabulary(occurrences: Counter[str], max_vocab: int | None) -> list[str]:
@@ -204,15 +214,15 @@ def refuse_differences(one: CountHeader, other: CountHeader, names: tuple[str, s
         )
 
 
-def _refuse_lost(part: CountPart, file: Path, columns: dict[str, int]) -> None:
+def _refuse_lost(header: CountHeader, cells: Cells, file: Path, columns: Mapping[str, int]) -> None:
     """Raise for unknown tokens that another file may have by name."""
-    last = len(part.header.tokens) - 1
-    is_cut = part.header.tokens[-1:] == [UNKNOWN] and len(columns) > last + 1
-    if is_cut and np.any(part.cells.numbers % STRIDE == last):
+    size = len(header.tokens)
+    is_cut = header.tokens[-1:] == [UNKNOWN] and len(columns) > size
+    if is_cut and np.any(cells.numbers % STRIDE == size - 1):
         raise InputError(
-            f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {last + 1:,} was "
-            f"cut. The others have {len(columns) - last - 1:,} more tokens, and which of these "
-            "they were is lost; count all with one file as `vocab`, or without `max_vocab`"
+            f"{file}: tokens were counted as {UNKNOWN}, since its vocabulary of {size:,} was cut. "
+            f"The others have {len(columns) - size:,} more tokens, and which of these they were is "
+            "lost; count all with one file as `vocab`, or without `max_vocab`"
         )
 
 

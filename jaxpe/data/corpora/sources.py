@@ -37,7 +37,7 @@ from jaxpe.data.formats.table import (
     list_within_memory,
     read_records,
 )
-from jaxpe.data.formats.tfds_folders import is_tfds, tfds_name, tfds_splits
+from jaxpe.data.formats.tfds_folders import check_complete, is_tfds, tfds_name, tfds_splits
 
 # Names of corpora without a path; sst2 and imdb are searched in the data folder.
 BUILT_IN = ("stdlib", *NAMED, "synthetic")
@@ -227,6 +227,7 @@ def find_splits(path: str) -> dict[str, list[str]]:
     names = saved_splits(path) or tfds_splits(path)
     if is_saved(path) or is_tfds(path) or not os.path.isdir(path):
         return {name: [os.path.join(path, name)] for name in names} or {TRAIN: [path]}
+    check_complete(path)
     files = _data_files(path)
     if not files and (nested := _nested_folders(path)):
         if len(nested) > 1:

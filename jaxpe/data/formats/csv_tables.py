@@ -124,25 +124,24 @@ def _tab_dialect(path: str, tabs: int) -> _Dialect:
             yield line
 
     reader = _csv_reader(row_lines(), delimiter="\t", strict=True)
-    evidence, first, number, is_header = set[str](), 0, 1, True
+    is_needed, first, number, is_header = False, 0, 1, True
     try:
         for row in reader:
             if any('"' in line for line in lines):
                 if not _ROW.fullmatch("".join(lines).rstrip("\r\n")):
                     raise csv.Error("a mark within a field quotes nothing")
                 first = first or number
-                if is_header:
-                    evidence.add("the header has them")
-                if any(re.search(r'["\t\n]', cell) for cell in row):
-                    evidence.add("a field with a tab, a line end or a mark has them")
+                is_needed |= is_header or any(re.search(r'["\t\n]', cell) for cell in row)
             number, is_header = reader.line_num + 1, is_header and not row
             lines.clear()
     except csv.Error:
         why = f"line {number:,} has one that quotes no field"
         return _Dialect("\t", False, (Choice("quotation marks", "text", why, how),))
-    why = " and ".join(sorted(evidence)) or f"the field in line {first:,} does not need them"
-    value = "quoting" if evidence else "text"
-    return _Dialect("\t", bool(evidence), (Choice("quotation marks", value, why, how),))
+    why = f"the field in line {first:,} does not need them"
+    if is_needed:
+        why = "the header has them, or a field with a tab, a line end or a mark"
+    value = "quoting" if is_needed else "text"
+    return _Dialect("\t", is_needed, (Choice("quotation marks", value, why, how),))
 
 
 def _cells(path: str, dialect: _Dialect, progress: Progress) -> Iterator[tuple[int, list[str]]]:

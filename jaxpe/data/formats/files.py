@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,16 +99,24 @@ def text_lines(path: str, progress: Progress) -> Iterator[str]:
             cannot be decoded. The message has the line number.
     """
     name = "standard input" if path == STANDARD_INPUT else file_name(path)
-    lines = progress.track(_byte_lines(path), f"Reading {name}")
-    for number, line in enumerate(lines, start=1):
-        text = decoded(line, path, line=number)
-        if "\0" in text:
-            raise InputError(
-                f"{where(path, number)} holds a NUL byte; remove NULs with tr -d '\\000', or "
-                "convert UTF-16 without a byte order mark with iconv -f UTF-16LE -t UTF-8 (or "
-                "-f UTF-16BE)"
-            )
-        yield text
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(readable(path, *_DAMAGE))
+        stream = stack.enter_context(_open_stream(path))
+        lines = stack.enter_context(contextlib.closing(_utf8_lines(stream)))  # ends before stream
+        for number, line in enumerate(progress.track(lines, f"Reading {name}"), start=1):
+            if len(line) > LARGEST_TEXT:
+                raise InputError(
+                    f"{where(path, number)} has more than {LARGEST_TEXT:,} bytes, the most "
+                    "that a line may have; write one document a line, and cut longer ones"
+                )
+            text = decoded(line, path, line=number)
+            if "\0" in text:
+                raise InputError(
+                    f"{where(path, number)} holds a NUL byte; remove NULs with tr -d '\\000', or "
+                    "convert UTF-16 without a byte order mark with iconv -f UTF-16LE -t UTF-8 (or "
+                    "-f UTF-16BE)"
+                )
+            yield text
 
 
 def holds_byte(path: str, byte: bytes) -> bool:
@@ -172,18 +180,6 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     return io.FileIO(handle)
 
 
-def _byte_lines(path: str) -> Iterator[bytes]:
-    """Lines of a file as UTF-8, decompressed."""
-    with readable(path, *_DAMAGE), _open_stream(path) as stream:
-        for number, line in enumerate(_utf8_lines(stream), start=1):
-            if len(line) > LARGEST_TEXT:
-                raise InputError(
-                    f"{where(path, number)} has more than {LARGEST_TEXT:,} bytes, the most "
-                    "that a line may have; write one document a line, and cut longer ones"
-                )
-            yield line
-
-
 @contextlib.contextmanager
 def _open_stream(path: str) -> Iterator[Any]:
     """The decompressed content of a file or of standard input."""
@@ -205,7 +201,7 @@ def _decompressed_stream(stream: Any) -> Any:
     return stream
 
 
-def _utf8_lines(stream: Any) -> Iterator[bytes]:
+def _utf8_lines(stream: Any) -> Generator[bytes, None, None]:
     """Lines of a stream in UTF-8, UTF-16 or UTF-32, as UTF-8."""
     head = stream.peek(4)
     encoding = next((_WIDE[mark] for mark in _WIDE if head.startswith(mark)), None)

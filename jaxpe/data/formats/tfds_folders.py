@@ -1,6 +1,7 @@
 """TFDS datasets in array_record files."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.json_values import read_json
+from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import ReadLog, Record
 from jaxpe.data.formats.files import file_name, readable
@@ -24,6 +25,15 @@ def is_tfds(path: str | os.PathLike[str]) -> bool:
     folder, name = _folder(path), Path(path).name
     is_dataset = all((folder / file).is_file() for file in (_INFO, _FEATURES))
     return is_dataset and (Path(path).is_dir() or name in _splits(path))
+
+
+def check_complete(folder: str) -> None:
+    """Raise `InputError` for records of a TFDS dataset whose description is missing."""
+    records = re.compile(r".*\.(array_record|tfrecord)\b")
+    if not is_tfds(folder) and any(records.match(path.name) for path in Path(folder).glob("*")):
+        raise InputError(
+            f"{folder} holds records of TFDS, but not both files {_INFO} and {_FEATURES}; {_REMEDY}"
+        )
 
 
 def tfds_splits(path: str | os.PathLike[str]) -> list[str]:
@@ -90,8 +100,10 @@ def _split(path: str) -> str:
 
 
 def _splits(path: str | os.PathLike[str]) -> list[str]:
-    splits = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("splits") or ()
-    return [str(split["name"]) for split in splits]
+    info = _folder(path) / _INFO
+    splits = read_json(info, remedy=_REMEDY).get("splits") or []
+    splits = from_json(list[dict[str, Any]], splits, where=f"{info}: splits")
+    return [str(split.get("name")) for split in splits]
 
 
 def _builder(path: str) -> Any:
