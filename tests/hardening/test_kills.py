@@ -64,7 +64,7 @@ def test_processes_end_with_the_command_and_their_shards_stay(tmp_path):
     assert not (out / "counts.npz").exists()
     shards = {path: path.stat().st_mtime_ns for path in out.glob("shards/[!.]*")}
     assert shards
-    for words in (words, command(tmp_path / "whole")):
-        assert run_killed(words).code == 0
+    for again in (words, command(tmp_path / "whole")):
+        assert run_killed(again).code == 0
     same_files("counts.npz")(out, tmp_path / "whole")
     assert {path: path.stat().st_mtime_ns for path in shards} == shards

@@ -9,7 +9,6 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import locked_folder
 from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import (
     CountOptions,
@@ -269,12 +268,6 @@ def test_a_folder_of_other_counts_is_refused(shards, counted, options):
     assert (counted / "counts.npz").stat() == before
 
 
-def test_two_runs_at_once_are_refused(shards, tmp_path):
-    with locked_folder(tmp_path), pytest.raises(InputError, match="another run is writing into"):
-        count(tmp_path, *shards)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-
-
 def test_a_damaged_file_of_a_shard_is_named(shards, tmp_path):
     count(tmp_path, *shards)
     file = min((tmp_path / "shards").iterdir())
@@ -343,21 +336,6 @@ def test_text_without_spaces_is_counted_as_words_only_on_request(tmp_path, first
         assert stored.table.sum() == number
 
 
-def test_counts_do_not_depend_on_the_dropout_of_a_tokenizer(tmp_path):
-    from tokenizers import Tokenizer, models
-
-    merges = [("a", "b"), ("ab", "c"), ("b", "c")]
-    numbers = {token: i for i, token in enumerate(("a", "b", "c", *map("".join, merges)))}
-    path = tmp_path / "tokenizer.json"
-    Tokenizer(models.BPE(numbers, merges, dropout=0.5)).save(str(path))
-    (tmp_path / "a.txt").write_text("abc" * 40 + "\n" + "ab" * 40)
-    options = {"tokenizer": str(path), "length": 200}
-    stored = [count(tmp_path / name, tmp_path / "a.txt", **options) for name in ("one", "other")]
-    assert same_file(tmp_path / "one", tmp_path / "other")
-    assert stored[0].table.sum() == 80
-    assert "dropout of the tokenizer" in {choice.setting for choice in stored[0].header.choices}
-
-
 @pytest.fixture(scope="module")
 def id_files(tmp_path_factory):
     """The same documents as text, and as a stream of their bytes with 0 behind each."""
@@ -393,9 +371,6 @@ def test_counts_of_ids_are_those_of_their_text(id_files, tmp_path, monkeypatch):
         (("a.bin",), {"tokenizer": "ids", "vocab_size": 99}, "has id 1.., and ids has 99"),
         (("a.bin",), {"max_vocab": 9}, "leave `vocab` and `max_vocab` out"),
         (("a.txt",), {"vocab_size": 9}, "leave `vocab_size` and `separator` out"),
-        (("a.txt",), {"part": 1}, "`part` is 1"),
-        (("a.txt",), {"parts": 0}, "`parts` is 0"),
-        (("a.txt",), {"workers": -1}, "`workers` is -1"),
     ],
 )
 def test_options_that_contradict_each_other(id_files, tmp_path, names, options, message):

@@ -114,10 +114,10 @@ def settings_with(**changes):
     return header_with(settings=to_json(SETTINGS) | changes)
 
 
-STEPS, COUNTS = np.array([1, 1], np.uint8), np.array([9, 2], np.uint8)
+BYTE = np.uint8
 DAMAGE = {
     "no array": {"counts": None},
-    "no JSON": {"header": np.zeros(9, np.uint8)},
+    "no JSON": {"header": np.zeros(9, BYTE)},
     "a list": {"header": encoded([])},
     "another version": header_with(format=5),
     "no settings": header_with(settings={}),
@@ -130,14 +130,14 @@ DAMAGE = {
     "odd folds": settings_with(folds=3),
     "tables beyond memory": settings_with(nulls=2**31 - 2, length=2**30),
     "bins": settings_with(edges=[0, 3, 2, 3]),
-    "fewer counts than cells": {"steps": STEPS, "counts": COUNTS[:1]},
-    "a cell twice": {"steps": np.array([1, 0], np.uint8), "counts": COUNTS},
-    "a cell outside": {"steps": np.array([1, 180], np.uint8), "counts": COUNTS},
-    "a negative cell": {"steps": np.array([-1, 2], np.int8), "counts": COUNTS},
-    "a count of zero": {"steps": STEPS, "counts": COUNTS * np.uint8([1, 0])},
-    "text as counts": {"steps": STEPS, "counts": np.array(["a", "b"])},
-    "a fraction": {"steps": np.array([0.5, 1.0]), "counts": COUNTS},
-    "a table": {"steps": np.ones((2, 2), np.uint8), "counts": np.ones((2, 2), np.uint8)},
+    "fewer counts than cells": {"counts": BYTE([9])},
+    "a cell twice": {"steps": BYTE([1, 0]), "counts": BYTE([9, 2])},
+    "a cell outside": {"steps": BYTE([1, 180]), "counts": BYTE([9, 2])},
+    "a count of zero": {"steps": BYTE([1, 1]), "counts": BYTE([9, 0])},
+    "text as counts": {"steps": BYTE([1, 1]), "counts": np.array(["a", "b"])},
+    "a negative step": {"steps": np.array([-1, 2], np.int8), "counts": BYTE([9, 2])},
+    "a fraction": {"steps": np.array([0.5, 1.0]), "counts": BYTE([9, 2])},
+    "a table": {"steps": np.ones((2, 2), BYTE), "counts": np.ones((2, 2), BYTE)},
 }
 
 
@@ -164,22 +164,17 @@ def test_a_file_that_is_not_complete(written, tmp_path):
             read_counts(folder)
 
 
-@pytest.mark.parametrize("wrong", ["table", "documents", "settings"])
-def test_what_contradicts_itself_is_not_written(written, wrong):
+def test_what_contradicts_itself_is_not_written(written):
     counts = stored(seed=1)
-    counts = {
-        "table": counts._replace(table=-counts.table),
-        "documents": counts._replace(header=counts.header._replace(documents=10)),
-        "settings": counts._replace(
-            header=counts.header._replace(settings=SETTINGS._replace(nulls=1))
-        ),
-    }[wrong]
-    with pytest.raises(InputError):
-        write_counts(counts, written)
+    header = counts.header
+    for wrong in (
+        counts._replace(table=-counts.table),
+        counts._replace(header=header._replace(documents=10)),
+        counts._replace(header=header._replace(settings=SETTINGS._replace(nulls=1))),
+    ):
+        with pytest.raises(InputError):
+            write_counts(wrong, written)
     assert equal(read_counts(written), stored())
-    (written.parent / "file").touch()
-    with pytest.raises(InputError, match="cannot write .*pass a folder"):
-        write_counts(stored(), written.parent / "file")
 
 
 @pytest.fixture
@@ -205,18 +200,9 @@ def test_merged_is_the_sum_in_any_order(merged):
 
 
 DIFFERENT = {
-    "tokenizer": "bytes",
-    "checksum": "1",
-    "length": 4,
-    "edges": (0, 3),
-    "folds": 8,
-    "nulls": 3,
-    "null_folds": 2,
-    "seed": 1,
-    "exclude": (1,),
-    "vocab_size": 6,
-    "group_field": "author",
-}
+    "tokenizer": "bytes", "checksum": "1", "length": 4, "edges": (0, 3), "folds": 8, "nulls": 3,
+    "null_folds": 2, "seed": 1, "exclude": (1,), "vocab_size": 6, "group_field": "author",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -283,7 +269,7 @@ def test_weights_make_a_mixture(merged):
     assert many.table.dtype == np.int64
     np.testing.assert_array_equal(many.table, 2**31 * parts[0].table.astype(int) + parts[1].table)
     for weights in ((1,), (1, 0), (1, 2, 3)):
-        with pytest.raises(InputError, match="`weights` are .*; pass 2 whole numbers, at least 1"):
+        with pytest.raises(InputError, match=r"`weights` are .*; pass 2 whole numbers"):
             merged(parts, weights=weights)
 
 
@@ -314,14 +300,6 @@ def test_memory_of_a_merge_is_that_of_the_sum_and_one_part(tmp_path):
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]
     assert peaks[0] < 3 * part.table.nbytes
-
-
-def test_long_settings_are_shortened(merged):
-    edges = [(*range(end), 300) for end in (200, 201)]
-    settings = [PIECES._replace(length=300, edges=x) for x in edges]
-    with pytest.raises(InputError, match=r"edges is \(0, 1, .*\.\.\.") as caught:
-        merged([stored(settings=x, shard=f"{k}") for k, x in enumerate(settings)])
-    assert len(str(caught.value)) < 600
 
 
 def test_a_content_counts_once(merged):
