@@ -65,8 +65,9 @@ def count(
 
     The counts equal `count_tokens` on all documents at once, bit for bit, for any shards, machines
     and order. Folds follow from the text of words and characters, not from their ids, so counts
-    with different vocabularies add. The same call resumes an interrupted count, and one with more
-    sources goes on: a shard is done if its file is in `out/shards`, which may be deleted later.
+    with different vocabularies add. The same call resumes an interrupted count, and one with other
+    sources goes on: a shard is done if its file is in `out/shards`. Without this folder, which may
+    be deleted, finished counts stay as they are.
 
     Args:
         options: documents to count, and settings.
@@ -101,7 +102,7 @@ def count(
     with locked_folder(out):
         work = [_Work(x, *_digest_and_file(x, options, tokenizer, Path(out))) for x in shards]
         if is_counted(out) and not any(each.file.exists() for each in work):
-            raise InputError(f"{out} holds other counts; pass another folder as `out`")
+            raise InputError(f"{out} holds counts of other sources or options; pass another `out`")
         if not is_ids:
             _look_at_first(shards, options, tokenizer, settings, progress)
         # Copies of a shard have one file; two processes must not write it at once.

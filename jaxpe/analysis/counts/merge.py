@@ -36,7 +36,7 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     >>> import tempfile
     >>> read_counts(tempfile.mkdtemp())
     Traceback (most recent call last):
-    jaxpe.InputError: .../counts.npz cannot be read (...); pass a folder ...
+    jaxpe.InputError: .../counts.npz cannot be read (...); delete it and count again, or ...
     """
     return sum_files([counts_file(directory)])
 

@@ -21,7 +21,7 @@ from jaxpe.analysis.counts.settings import CountSettings, check_settings
 from jaxpe.geometry import PositionCounts
 
 _FORMAT = 6
-_REMEDY = "pass a folder that jaxpe count wrote, or count again"
+_REMEDY = "delete it and count again, or pass a folder that jaxpe count wrote"
 _FASTEST = 1  # zlib's default takes six times as long for a file a sixth smaller
 
 
