@@ -137,7 +137,7 @@ def tokenize(
     rows = _all_rows(opened, corpus.documents, progress)
     if not len(rows.values):
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
-    tokens = _padded_corpus(corpus.name, opened, rows, length)
+    tokens = padded_corpus(corpus.name, opened, rows, length)
     choices = [*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else [])]
     choices += tokens.choices
     if vocabulary_occurs(name):
@@ -153,7 +153,7 @@ def tokenize(
     )
 
 
-def _padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | None) -> TokenCorpus:
+def padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | None) -> TokenCorpus:
     """Corpus of encoded documents, truncated and padded to one length."""
     lengths, choices = opened.added + rows.lengths, ()
     if length is None:
@@ -263,13 +263,6 @@ def tokenizer_of_ids(
         raise InputError(f"{name} has a fixed vocabulary; leave `vocab_size` out")
     opened = open_tokenizer(tokenizer, special=special)
     return opened._replace(rows=_unchanged, prefix=(), suffix=(), choices=())
-
-
-def id_corpus(
-    name: str, rows: Any, opened: Tokenizer, *, length: int | None, **fields: Any
-) -> TokenCorpus:
-    """Corpus of documents of ids, truncated and padded to one length as in `tokenize`."""
-    return _padded_corpus(name, opened, ragged(rows), length)._replace(**fields)
 
 
 def _unchanged(rows: Any, length: int | None) -> Ragged:
