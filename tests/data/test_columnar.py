@@ -141,7 +141,7 @@ def test_text_that_is_not_utf8(tmp_path):
 def test_a_long_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(columns, "LARGEST_TEXT", 10)
     path = write(tmp_path / "x.parquet", {"text": ["a", "b" * 11]})
-    fails(path, r"row 1 has a text of 11 characters, and may have 10")
+    fails(path, r"row 1: 'text' has 11 characters, more than 10")
 
 
 def test_few_rows_are_in_memory_at_once(tmp_path):

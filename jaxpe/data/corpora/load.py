@@ -217,7 +217,9 @@ def _load_ids(
 
     # Twice: the blocks, and all of them in one array.
     parts = list_within_memory(blocks(), lambda block: 2 * block[0].values.nbytes, what=name)
-    corpus = corpus_from_ids(joined([ids for ids, _ in parts]), name, tokenizer=opened, length=length)
+    corpus = corpus_from_ids(
+        joined([ids for ids, _ in parts]), name, tokenizer=opened, length=length
+    )
     groups = None
     if fields.label is not None:
         groups = group_labels([group for _, labels in parts for group in labels or ()])

@@ -74,7 +74,9 @@ def _check_header(path: str, header: list[str], columns: Sequence[str]) -> None:
     """Refuse two columns of one name, and a first line that is a comment or a document."""
     for name in columns:
         if (number := header.count(name)) > 1:
-            raise InputError(f"{path}: {number} columns are named {quoted(name)}; rename all but one")
+            raise InputError(
+                f"{path}: {number} columns are named {quoted(name)}; rename all but one"
+            )
     from_pandas = header == [*map(str, range(len(header)))]  # columns without names
     if from_pandas or not {*columns, *USUAL["text"]}.isdisjoint(header):
         return
