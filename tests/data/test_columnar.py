@@ -76,7 +76,9 @@ def test_what_cannot_be_text(tmp_path, name):
         fails(path, rf"row 0: '{field}' is .*, not a string.* `text_field`", text_field=field)
     fails(path, r"no column 'z'; pass one of 'n', 'tags'", text_field="z")
     fails(path, r"which column holds the text: 'n' \(0, 1\), .*'half' \('a', 'b'\), 'other'")
-    fails(path, "the label, a list", load_labelled, text_field="half", label_field="tags")
+    fails(
+        path, r"row 0: label .* is no class", load_labelled, text_field="half", label_field="tags"
+    )
     fails(path, "no column 'z'", load_labelled, text_field="half", label_field="z")
     fails(write(tmp_path / name, {"n": range(2)}), "not clear which column")
     fails(write(tmp_path / name, {"text": range(2)}), r"not clear which column .*'text' \(0, 1\)")

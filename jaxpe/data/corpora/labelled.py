@@ -10,14 +10,12 @@ from jaxtyping import Bool, Int32
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
-from jaxpe.data.corpora.corpus import Corpus, Source, Sources, TokenCorpus, as_sources
+from jaxpe.data.corpora.corpus import Corpus, Source, Sources, TokenCorpus
 from jaxpe.data.corpora.load import check_two_documents
-from jaxpe.data.corpora.published import NAMED
 from jaxpe.data.corpora.seeds import generator
 from jaxpe.data.corpora.sources import TRAIN, read_documents, source_name, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
 from jaxpe.data.formats.files import check_text, listed, quoted
-from jaxpe.data.formats.table import TABLES, has_columns
 from jaxpe.data.tokens.tokenizers import tokenize
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
@@ -108,18 +106,17 @@ def load_labelled(
     if like is not None:
         ignored = (None, DEFAULT_TOKENIZER, like.tokenizer)
         if tokenizer not in ignored or length or special or max_vocab:
-            raise InputError(
-                "`like` has the tokenizer, its length and its vocabulary; "
-                "leave `tokenizer`, `length`, `special` and `max_vocab` out"
-            )
+            names = "`tokenizer`, `length`, `special` and `max_vocab`"
+            raise InputError(f"`like` has the tokenizer and its vocabulary; leave {names} out")
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
     log = ReadLog()
     fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
-    rows = _rows(source, split, fields, data_dir, log, progress)
+    paths = source_paths(source, split=split, log=log)
+    rows = read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
     name = source_name(source) + ("" if split == TRAIN else f" {split}")
     texts = [row.text for row in rows]
-    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
+    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices))
     labels, names = _class_indices(rows, name, log.classes if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
@@ -180,27 +177,6 @@ def _part(labelled: LabelledTokens, rows: Bool[np.ndarray, " documents"]) -> Lab
     return labelled._replace(corpus=corpus.chosen(rows), labels=labelled.labels[rows])
 
 
-def _rows(
-    source: Sources,
-    split: str,
-    fields: Fields,
-    data_dir: Source | None,
-    log: ReadLog,
-    progress: Progress,
-) -> list[Row]:
-    named = [name for name in as_sources(source) if name in NAMED]
-    if named and fields.text is not None:
-        raise InputError(f"{named[0]} has one column of text; leave `text_field` out")
-    paths = source_paths(source, split=split, log=log)
-    for path in paths:
-        if path not in NAMED and not has_columns(path):
-            raise InputError(
-                f"{path} has no labels; pass a file with columns ({TABLES}), or one of "
-                f"{', '.join(NAMED)}"
-            )
-    return read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
-
-
 def _class_indices(
     rows: list[Row], source: str, names: tuple[str, ...]
 ) -> tuple[Int32[np.ndarray, " documents"], tuple[str, ...]]:
@@ -212,15 +188,14 @@ def _class_indices(
         names = tuple(sorted(classes, key=int if integers else str))
     if len(names) < 2:
         raise InputError(
-            f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
-            'or train a language model, which needs no labels: `task="causal"`'
+            f"{source}: every label is {quoted(names[0])}; pass at least two classes, or "
+            '`task="causal"`, which needs none'
         )
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
             raise InputError(
-                f"{row.location}: unknown label {quoted(label)}; the classes are {listed(names)}: "
-                "relabel the document or leave it out"
+                f"{row.location}: unknown label {quoted(label)}; pass one of {listed(names)}"
             )
     return np.array([numbers[label] for label in labels], np.int32), names
 
@@ -228,19 +203,18 @@ def _class_indices(
 def _label(row: Row) -> str:
     """Name of the class of a label: text as it is, a whole number in its shortest form."""
     value = row.label.strip() if isinstance(row.label, str) else row.label
-    if value is None or value == "":
-        raise InputError(f"{row.location}: no label; give it one, or leave the document out")
-    if isinstance(value, str):
-        check_text(
-            value, what=f"{row.location}: label {quoted(value)}", remedy="give it another name"
-        )
+    if isinstance(value, str) and value:
+        what = f"{row.location}: label {quoted(value)}"
+        check_text(value, what=what, remedy="give it another name")
         return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
-    kind = f"label {value}" if isinstance(value, float) else f"the label, a {type(value).__name__},"
-    raise InputError(f"{row.location}: {kind} is not a class; pass a column of integers or strings")
+    raise InputError(
+        f"{row.location}: label {quoted(str(value))} is no class; leave the document out, or pass a "
+        "column of integers or strings"
+    )
 
 
 def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
@@ -248,8 +222,7 @@ def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCor
     if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
             raise InputError(
-                f"the vocabulary of {corpus.tokenizer} is fixed; leave `max_vocab` out, "
-                "or tokenize into words"
+                f"the vocabulary of {corpus.tokenizer} is fixed; leave `max_vocab` out"
             )
         return corpus
     return _renumbered_corpus(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))

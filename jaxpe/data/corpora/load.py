@@ -15,12 +15,10 @@ from jaxpe.data.corpora.corpus import (
     Source,
     Sources,
     TokenCorpus,
-    as_sources,
     group_labels,
 )
 from jaxpe.data.corpora.sources import (
     TRAIN,
-    check_fields,
     chosen_fields,
     hold_ids,
     read_documents,
@@ -29,7 +27,6 @@ from jaxpe.data.corpora.sources import (
 )
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
-from jaxpe.data.formats.files import STANDARD_INPUT
 from jaxpe.data.formats.table import IdBlock, id_blocks, list_within_memory, usual_tokenizer
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import joined, ragged
@@ -131,7 +128,7 @@ def load_corpus(
         groups = [group_name(row.label, row.location) for row in sampled]
     texts, name = [row.text for row in sampled], source_name(source)
     choices = (*choices, *_markup_choice(texts))
-    return check_two_documents(Corpus(name, texts, log.null_texts, choices, groups), source)
+    return check_two_documents(Corpus(name, texts, log.null_texts, choices, groups))
 
 
 def load_tokens(
@@ -183,7 +180,6 @@ def load_tokens(
         encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
         return tokenize(corpus, **encoding, progress=progress)
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
-    check_fields(paths, fields)
     corpus = _load_ids(paths, fields, tokenizer, length, special)
     rows = sample_rows(len(corpus.ids), limit=limit, seed=seed)
     choices = (*corpus.choices, *_sample_choice(rows, len(corpus.ids)))
@@ -256,17 +252,13 @@ def _markup_choice(texts: list[str]) -> list[Choice]:
     if share < _MUCH_MARKUP:
         return []
     how = "remove them from the text, as `sed -E 's/<[^>]*>/ /g'` does"
-    return [
-        Choice(
-            MARKUP, f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents", "read as text", how
-        )
-    ]
+    value = f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents"
+    return [Choice(MARKUP, value, "read as text", how)]
 
 
-def check_two_documents(corpus: Corpus, source: Sources) -> Corpus:
+def check_two_documents(corpus: Corpus) -> Corpus:
     """Return the corpus; raise `InputError` for fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"
-        name = "standard input" if source == STANDARD_INPUT else ", ".join(as_sources(source))
-        raise InputError(f"{name} holds {number}; pass at least two (in .txt, one per line)")
+        raise InputError(f"{corpus.name} holds {number}; pass at least two (in .txt, one per line)")
     return corpus

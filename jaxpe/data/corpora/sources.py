@@ -83,8 +83,7 @@ def source_paths(sources: Sources, *, split: str = TRAIN, log: ReadLog | None = 
         other = unpacked.setdefault(re.sub(_COMPRESSED, "", path), path)
         if other != path:
             raise InputError(
-                f"{other} and {path} seem to be one file, of which one is compressed; pass one of "
-                "them, or rename one"
+                f"{other} and {path} seem to be one file, of which one is compressed; pass one"
             )
     return [*paths.values()]
 
@@ -110,24 +109,20 @@ def chosen_fields(paths: Sequence[str], fields: Fields, log: ReadLog) -> Fields:
     >>> chosen_fields([str(path)], Fields(None, None), ReadLog()).text
     'review'
     """
-    check_fields(paths, fields)
+    _check_fields(paths, fields)
     tables = [path for path in paths if path not in BUILT_IN and has_columns(path)]
     where = "".join(tables[:1]) + (f", and {len(tables) - 1} more" if len(tables) > 1 else "")
-    wanted = {fields.label_name: fields.label}
     # Rows without the text are left out, so perhaps all of the first ones.
-    wanted |= {} if fields.skip_nulls else {"text_field": fields.text}
-    for argument, name in wanted.items():
-        found = (name in record for record in _first_records(tables, [name]))
-        if name is not None and tables and not any(found):
-            columns = dict.fromkeys(itertools.chain.from_iterable(_first_records(tables, None)))
-            if columns:
-                raise missing_column(where, [*columns], name, argument)
-    if fields.text is not None:
-        return fields
-    what = "ids" if hold_ids(tables) else "text"
-    records = [*_first_records(tables, None)]
+    text = None if fields.skip_nulls else fields.text
+    for argument, name in ((fields.label_name, fields.label), ("text_field", text)):
+        if name is None or any(name in record for record in _first_records(tables, [name])):
+            continue
+        if columns := dict.fromkeys(itertools.chain.from_iterable(_first_records(tables, None))):
+            raise missing_column(where, [*columns], name, argument)
+    records = [*_first_records(tables, None)] if fields.text is None else []
     if not records:
         return fields
+    what = "ids" if hold_ids(tables) else "text"
     return fields._replace(text=chosen_column(where, records, fields, log, what=what))
 
 
@@ -143,13 +138,17 @@ def _first_records(paths: Sequence[str], columns: Any) -> Iterator[dict[str, Any
             }
 
 
-def check_fields(paths: Sequence[str], fields: Fields) -> None:
+def _check_fields(paths: Sequence[str], fields: Fields) -> None:
     """Raise `InputError` for names of columns, if a path has no columns."""
-    group = fields.label if fields.label_name == "group_field" else None
     for path in paths:
-        for name, field in (("text_field", fields.text), ("group_field", group)):
-            if field is not None and (path in BUILT_IN or not has_columns(path)):
-                raise InputError(f"{path} has no columns; leave `{name}` out (it is for {TABLES})")
+        for name, field in (("text_field", fields.text), (fields.label_name, fields.label)):
+            has_labels = path in NAMED and name == "label_field"
+            if field is None or has_labels or (path not in BUILT_IN and has_columns(path)):
+                continue
+            remedy = f"leave `{name}` out (it is for {TABLES})"
+            if name == "label_field":
+                remedy = f"pass labelled documents: {TABLES}, {', '.join(NAMED)}"
+            raise InputError(f"{path} has no columns; {remedy}")
 
 
 def held_out_split(sources: Sources) -> str | None:
@@ -216,8 +215,8 @@ def read_documents(
     read = list_within_memory(rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=name)
     if log.null_texts and not read:
         raise InputError(
-            f"{name}: {quoted(str(chosen.text))} is null or missing in all {log.null_texts:,} rows "
-            "with text; pass the name of a text column as `text_field`"
+            f"{name}: {quoted(str(chosen.text))} is null or missing in all {log.null_texts:,} rows; "
+            "pass the name of a text column as `text_field`"
         )
     return read
 
@@ -294,11 +293,11 @@ def _matches(pattern: str) -> list[str]:
     hidden = re.compile(r"\.(?!\.$)")
     if not any(map(hidden.match, rest)):
         found = (x for x in found if not any(map(hidden.match, x.parts[len(fixed) :])))
-    return sorted(str(path) for path in found if not path.is_dir() or _holds_data(path))
-
-
-def _holds_data(folder: Path) -> bool:
-    return is_tfds(folder) or is_saved(folder) or bool(_data_files(str(folder)))
+    return sorted(
+        str(path)
+        for path in found
+        if not path.is_dir() or is_tfds(path) or is_saved(path) or _data_files(str(path))
+    )
 
 
 def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
@@ -323,16 +322,15 @@ def _check_kind(path: str) -> None:
     """Raise `InputError` for what is no regular file of a known kind."""
     if os.path.islink(path) and not os.path.exists(path):
         raise InputError(
-            f"{path} is a link to {os.readlink(path)}, which does not exist; fetch that file, as "
-            "dvc pull and git annex get do, or remove the link"
+            f"{path} is a link to {os.readlink(path)}, which does not exist; fetch that file (dvc "
+            "pull, git annex get), or remove the link"
         )
-    exists = os.path.exists(path)
     if is_tfds(path):
         return
-    if exists and find_format(path):
+    if os.path.exists(path) and find_format(path):
         with readable(path, OSError):
             return open_regular(path).close()
-    fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
+    fault = f"{path}: unknown kind of file" if os.path.exists(path) else f"no such file: {path}"
     if os.path.isdir(path):
         fault = f"{path} is a folder without files to read"
     raise InputError(

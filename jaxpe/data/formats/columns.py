@@ -19,7 +19,9 @@ TEXT = "text"  # the column of formats without columns
 Record = tuple[str, dict[str, Any]]  # location for error messages, and values by column
 USUAL = {"text": (TEXT, "sentence"), "ids": ("input_ids", "ids", "tokens", "token_ids")}
 # What pandas and databases write for a missing value.
-_NULL_WORDS = frozenset("#N/A|#NA|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|\\N".split("|"))
+_NULL_WORDS = frozenset(
+    ["#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N"]
+)
 _NULL_TEXTS = "texts such as NA"
 _NUMBERS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
 _TURN_KEYS = ("content", "text", "value")  # usual keys of the text in a turn of a chat

@@ -54,8 +54,8 @@ def _fastq(header: tuple[str, str] | None, lines: _Lines) -> Iterator[tuple[str,
         location, parts = header[0], []
         if header[1][0] != "@":
             raise InputError(
-                f"{location}: {quoted(header[1])} begins no record; a FASTA record begins with '>', "
-                "a FASTQ record with '@'; name a file of one sequence a line .txt"
+                f"{location}: {quoted(header[1])} begins no record, as '>' (FASTA) and '@' (FASTQ) do; "
+                "name a file of one sequence a line .txt"
             )
         while (line := next(lines, end))[1][:1] not in ("+", ""):
             parts.append(_checked(line[1], line[0]))

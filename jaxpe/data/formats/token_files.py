@@ -95,7 +95,7 @@ def _megatron_type(path: str) -> str | None:
     mark, _, code = _MEGATRON.unpack(content.ljust(_MEGATRON.size, b"\0"))
     if mark != _MEGATRON_MARK or code not in _MEGATRON_TYPES:
         raise InputError(
-            f"{index} does not say a type of integers as Megatron writes it; move it away, or {_SAVE}"
+            f"{index} does not say a type of integers as Megatron does; move it away, or {_SAVE}"
         )
     return _MEGATRON_TYPES[code]
 
