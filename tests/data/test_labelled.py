@@ -128,7 +128,7 @@ def test_a_fixed_vocabulary_stays(tmp_path):
     train = load_labelled(path, tokenizer="bytes")
     assert train.corpus.vocab_size == 256
     assert load_labelled(path, like=train).corpus.tokens == train.corpus.tokens
-    with pytest.raises(InputError, match=r"vocabulary of bytes is fixed; leave `max_vocab` out"):
+    with pytest.raises(InputError, match=r"bytes has a fixed vocabulary; leave `max_vocab` out"):
         load_labelled(path, tokenizer="bytes", max_vocab=9)
 
 

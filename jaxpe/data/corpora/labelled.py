@@ -165,10 +165,8 @@ def hold_out(
     drawn = np.zeros(len(sizes), bool)
     drawn[order[before < fraction * len(groups)]] = True
     if drawn.all():
-        raise InputError(
-            f"{corpus.name}: {len(groups)} documents in {len(sizes)} groups of copies leave "
-            f"nothing outside a fraction of {fraction}; pass a smaller one, or more documents"
-        )
+        fault = f"{len(groups)} documents in {len(sizes)} groups of copies leave nothing to train"
+        raise InputError(f"{corpus.name}: {fault}; pass a smaller `fraction`, or more documents")
     return _part(labelled, ~drawn[group]), _part(labelled, drawn[group])
 
 
@@ -187,16 +185,13 @@ def _class_indices(
         integers = all(_INTEGER.fullmatch(name) for name in classes)
         names = tuple(sorted(classes, key=int if integers else str))
     if len(names) < 2:
-        raise InputError(
-            f"{source}: every label is {quoted(names[0])}; pass at least two classes, or "
-            '`task="causal"`, which needs none'
-        )
+        remedy = 'pass at least two classes, or `task="causal"`, which needs none'
+        raise InputError(f"{source}: every label is {quoted(names[0])}; {remedy}")
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
-            raise InputError(
-                f"{row.location}: unknown label {quoted(label)}; pass one of {listed(names)}"
-            )
+            fault = f"{row.location}: unknown label {quoted(label)}"
+            raise InputError(f"{fault}; pass one of {listed(names)}")
     return np.array([numbers[label] for label in labels], np.int32), names
 
 
@@ -211,19 +206,15 @@ def _label(row: Row) -> str:
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
-    raise InputError(
-        f"{row.location}: label {quoted(str(value))} is no class; leave the document out, or pass a "
-        "column of integers or strings"
-    )
+    fault = f"{row.location}: label {quoted(str(value))} is no class"
+    raise InputError(f"{fault}; leave it out, or pass a column of integers or strings")
 
 
 def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
     """Cut the vocabulary of a corpus to its most frequent words, and add the unknown token."""
     if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
-            raise InputError(
-                f"the vocabulary of {corpus.tokenizer} is fixed; leave `max_vocab` out"
-            )
+            raise InputError(f"{corpus.tokenizer} has a fixed vocabulary; leave `max_vocab` out")
         return corpus
     return _renumbered_corpus(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
@@ -233,10 +224,8 @@ def shared_vocabulary(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
     if vocabulary_occurs(corpus.tokenizer):
         return _renumbered_corpus(corpus, other.tokens)
     if corpus.tokens != other.tokens:
-        raise InputError(
-            f"the vocabulary of {corpus.tokenizer} differs from the one of `like`; "
-            "read both with one tokenizer file"
-        )
+        fault = f"the vocabulary of {corpus.tokenizer} differs from the one of `like`"
+        raise InputError(f"{fault}; read both with one tokenizer file")
     return corpus
 
 

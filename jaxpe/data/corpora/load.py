@@ -195,10 +195,8 @@ def _load_ids(
     if is_known and "synthetic" not in paths:
         opened = tokenizer_of_ids(tokenizer, special=special)
     elif is_known or special:
-        raise InputError(
-            f"{name} holds token ids; leave `tokenizer` and `special` out, or pass the `tokenizer` "
-            "that made the ids of files"
-        )
+        remedy = "leave `tokenizer` and `special` out, or pass the `tokenizer` of ids in files"
+        raise InputError(f"{name} holds token ids; {remedy}")
     check_length(length)
     vocab_size = 1 if opened is None else len(opened.tokens)
     stream, log = Stream(length=length or DEFAULT_LENGTH, vocab_size=vocab_size), ReadLog()

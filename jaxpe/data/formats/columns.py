@@ -20,7 +20,7 @@ Record = tuple[str, dict[str, Any]]  # location for error messages, and values b
 USUAL = {"text": (TEXT, "sentence"), "ids": ("input_ids", "ids", "tokens", "token_ids")}
 # What pandas and databases write for a missing value.
 _NULL_WORDS = frozenset(
-    ["#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N"]
+    ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N")
 )
 _NULL_TEXTS = "texts such as NA"
 _NUMBERS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
@@ -84,8 +84,7 @@ class ReadLog:
         """Set the classes of one more file; raises `InputError` for other ones."""
         if self.classes and classes not in ((), self.classes):
             raise InputError(
-                f"{path} has the classes {listed(classes)}, and the files before it "
-                f"{listed(self.classes)}; pass files of one dataset"
+                f"{path} has the classes {listed(classes)}, others {listed(self.classes)}; pass one"
             )
         self.classes = self.classes or classes
 
@@ -167,10 +166,8 @@ def chosen_column(
 
 def null_text(where: str, column: str, detail: str) -> InputError:
     """Error about texts or ids that are null, or whose column does not exist."""
-    return InputError(
-        f"{where}: {quoted(column)} is null or missing {detail}; pass `skip_nulls=True` to "
-        "leave out such rows, or another column as `text_field`"
-    )
+    remedy = "pass `skip_nulls=True`, or another column as `text_field`"
+    return InputError(f"{where}: {quoted(column)} is null or missing {detail}; {remedy}")
 
 
 def missing_column(where: str, columns: Sequence[str], name: str, argument: str) -> InputError:
@@ -196,10 +193,8 @@ def group_name(value: Any, location: str) -> str | None:
         return None
     if isinstance(value, str | int | float):
         return str(value)
-    raise InputError(
-        f"{location}: the group is a {type(value).__name__}; pass a column of strings or numbers "
-        "as `group_field`"
-    )
+    remedy = "pass a column of strings or numbers as `group_field`"
+    raise InputError(f"{location}: the group is a {type(value).__name__}; {remedy}")
 
 
 def is_number(cell: str) -> bool:
@@ -244,10 +239,9 @@ def _shown(columns: dict[str, list[Any]]) -> str:
 def _check_string(value: Any, field: str, location: str) -> None:
     """Raise `InputError` for a text that is no string, no Unicode, or too long."""
     if not isinstance(value, str):
-        raise InputError(
-            f"{location}: {quoted(field)} is {_short.repr(value)}, not a string; pass the name of "
-            f"a text column as `text_field`{_advice(location, {field: [value]})}"
-        )
+        remedy = f"pass a text column as `text_field`{_advice(location, {field: [value]})}"
+        fault = f"{quoted(field)} is {_short.repr(value)}, not a string"
+        raise InputError(f"{location}: {fault}; {remedy}")
     if len(value) > LARGEST_TEXT:
         fault = f"has {len(value):,} characters, more than {LARGEST_TEXT:,}; cut longer documents"
         raise InputError(f"{location}: {quoted(field)} {fault}")

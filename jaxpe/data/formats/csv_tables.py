@@ -62,8 +62,7 @@ def csv_records(
             marks = f"; {choice.setting} are {choice.value}: {choice.why}" if choice else ""
             raise InputError(
                 f"{location}: {len(row)} fields, but the header names {len(header)}: "
-                f"{listed(header)}{marks}; give every row the same columns, and put nothing above "
-                "the header"
+                f"{listed(header)}{marks}; make them equal, and put nothing above the header"
             )
         if len(row) > 1 and row[0] in names and sorted(map(str.strip, row)) == names:
             raise InputError(f"{location} is a header again; remove it: {listed(row)}")

@@ -101,10 +101,8 @@ def text_lines(path: str, progress: Progress) -> Iterator[str]:
                 raise InputError(f"{where(path, number)} {fault}")
             text = decoded(line, path, line=number)
             if "\0" in text:
-                raise InputError(
-                    f"{where(path, number)} holds a NUL byte; remove NULs with tr -d '\\000', or "
-                    "convert UTF-16 without a byte order mark with iconv -f UTF-16LE -t UTF-8"
-                )
+                remedy = "remove it by tr -d '\\000', or convert UTF-16 by iconv -f UTF-16LE"
+                raise InputError(f"{where(path, number)} holds a NUL byte; {remedy} -t UTF-8")
             yield text
 
 
@@ -156,10 +154,8 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     handle = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(
-            f"{path} is not a regular file; save its output to one, or pipe lines of text into "
-            f"standard input and pass {STANDARD_INPUT!r}"
-        )
+        remedy = f"save its output to one, or pipe it into standard input ({STANDARD_INPUT!r})"
+        raise InputError(f"{path} is not a regular file; {remedy}")
     return io.FileIO(handle)
 
 
@@ -201,9 +197,8 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except errors as error:
-        raise InputError(
-            f"{path} cannot be read: {reason(error)}; check that it is complete and readable"
-        ) from error
+        fault = f"{path} cannot be read: {reason(error)}"
+        raise InputError(f"{fault}; check that it is complete and readable") from error
 
 
 def check_text(text: str, *, what: str, remedy: str) -> None:
@@ -211,9 +206,7 @@ def check_text(text: str, *, what: str, remedy: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{what} holds half of a surrogate pair, which is no character; {remedy}"
-        ) from error
+        raise InputError(f"{what} holds half of a surrogate pair; {remedy}") from error
 
 
 def file_name(path: str) -> str:

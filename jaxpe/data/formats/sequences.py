@@ -53,10 +53,8 @@ def _fastq(header: tuple[str, str] | None, lines: _Lines) -> Iterator[tuple[str,
     while header is not None:
         location, parts = header[0], []
         if header[1][0] != "@":
-            raise InputError(
-                f"{location}: {quoted(header[1])} begins no record, as '>' (FASTA) and '@' (FASTQ) do; "
-                "name a file of one sequence a line .txt"
-            )
+            remedy = "begin it with '>' (FASTA) or '@' (FASTQ), or name lines of text .txt"
+            raise InputError(f"{location}: {quoted(header[1])} begins no record; {remedy}")
         while (line := next(lines, end))[1][:1] not in ("+", ""):
             parts.append(_checked(line[1], line[0]))
         letters, qualities = sum(map(len, parts)), 0

@@ -78,10 +78,8 @@ def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     start = _LLM_C_HEADER if number in _LLM_C else 0
     dtype = _LLM_C.get(number) or _megatron_type(path) or _raw_type(path, stream, log)
     if (size - start) % np.dtype(dtype).itemsize:
-        raise InputError(
-            f"{path} has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}; "
-            "check that it is complete, and pass the `vocab_size` of its tokenizer"
-        )
+        fault = f"has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}"
+        raise InputError(f"{path} {fault}; pass its `vocab_size`, or a complete file")
     return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
 
 

@@ -36,10 +36,8 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
     except ValueError as error:
         raise InputError(f"{name} is ragged; pad it to one integer array [documents, n]") from error
     if array.dtype.kind not in "iu" or array.ndim != 2:
-        raise InputError(
-            f"{name} holds {array.dtype} of shape {array.shape}, not token ids; pass one array of "
-            "integers [documents, n]"
-        )
+        fault = f"{name} holds {array.dtype} of shape {array.shape}, not token ids"
+        raise InputError(f"{fault}; pass one array of integers [documents, n]")
     documents, n = array.shape
     return corpus_from_ids(Ragged(array.reshape(-1), np.full(documents, n)), name, length=length)
 
@@ -64,10 +62,8 @@ def corpus_from_ids(
     """
     check_length(length)
     if len(ids) < 2 or not len(ids.values):
-        raise InputError(
-            f"{name} holds {len(ids)} documents of ids; pass at least two documents with ids, as "
-            "an array [documents, n]"
-        )
+        fault = f"{name} holds {len(ids)} documents and {len(ids.values)} ids"
+        raise InputError(f"{fault}; pass at least two documents, as an array [documents, n]")
     for index in (ids.values.argmax(), ids.values.argmin()):
         if tokenizer is None and not 0 <= ids.values[index] < LARGEST_VOCABULARY:
             document = np.searchsorted(np.cumsum(ids.lengths), index, side="right")
