@@ -76,7 +76,9 @@ def test_what_cannot_be_text(tmp_path, name):
         fails(path, rf"row 0: '{field}' is .*, not a string.* `text_field`", text_field=field)
     fails(path, r"no column 'z'; pass one of 'n', 'tags'", text_field="z")
     fails(path, r"which column holds the text: 'n' \(0, 1\), .*'half' \('a', 'b'\), 'other'")
-    fails(path, "the label, a list", load_labelled, text_field="half", label_field="tags")
+    fails(
+        path, r"row 0: label .* is no class", load_labelled, text_field="half", label_field="tags"
+    )
     fails(path, "no column 'z'", load_labelled, text_field="half", label_field="z")
     fails(write(tmp_path / name, {"n": range(2)}), "not clear which column")
     fails(write(tmp_path / name, {"text": range(2)}), r"not clear which column .*'text' \(0, 1\)")
@@ -141,7 +143,7 @@ def test_text_that_is_not_utf8(tmp_path):
 def test_a_long_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(columns, "LARGEST_TEXT", 10)
     path = write(tmp_path / "x.parquet", {"text": ["a", "b" * 11]})
-    fails(path, r"row 1 has a text of 11 characters, and may have 10")
+    fails(path, r"row 1: 'text' has 11 characters, more than 10")
 
 
 def test_few_rows_are_in_memory_at_once(tmp_path):

@@ -34,13 +34,13 @@ def test_length_cuts_or_pads(length, positions):
 
 
 BAD = {
-    "float": (np.ones((2, 2)), "holds float64, not token ids"),
+    "float": (np.ones((2, 2)), "holds float64 .*, not token ids"),
     "nan": (np.array([[np.nan, 1.0], [1.0, 2.0]]), "holds float64"),
     "bool": (np.ones((2, 2), bool), "holds bool"),
     "string": (np.array([["a"], ["b"]]), "not token ids"),
-    "flat": (np.arange(3), r"shape \(3,\); pass ids of shape \[documents, n\]"),
-    "negative": (np.array([[0, 1], [2, -1]]), "id -1 at row 1, position 1 is not in 0 to"),
-    "huge": (np.array([[0, 1], [2**40, 1]]), "id 1099511627776 at row 1, position 0 is not in"),
+    "flat": (np.arange(3), r"shape \(3,\).*; pass .* \[documents, n\]"),
+    "negative": (np.array([[0, 1], [2, -1]]), "id -1 of document 1 is not in 0 to"),
+    "huge": (np.array([[0, 1], [2**40, 1]]), "id 1099511627776 of document 1 is not in"),
     "hashes": (
         np.array([[2**63 + 6, 2**63 + 5]] * 2, np.uint64),
         "id 9223372036854775814 .* not in",
@@ -62,10 +62,10 @@ def test_what_is_no_array_of_ids(case):
 def test_unreadable_npy(tmp_path):
     path = tmp_path / "x.npy"
     path.write_bytes(b"no array")
-    with pytest.raises(InputError, match=r"x\.npy cannot be read as an array.*numpy\.save"):
+    with pytest.raises(InputError, match=r"x\.npy cannot be read: "):
         load_tokens(path)
     np.save(path, np.array([[1], [1, 2]], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match=r"x\.npy cannot be read as an array.*rectangular"):
+    with pytest.raises(InputError, match=r"x\.npy cannot be read: .*Python objects"):
         load_tokens(path)
     with pytest.raises(InputError, match="no such file"):
         load_tokens(tmp_path / "y.npy")
@@ -114,20 +114,20 @@ np.savez(NPZ, np.ones((2, 2), int))
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (npy("(" * 9000), "cannot be read as an array"),
-        (npy("(" * 200_000, version=(2, 0)), "cannot be read as an array"),
-        (npy("-" * 9000 + "1"), "cannot be read as an array"),
-        (npy("[" * 4000 + "]" * 4000), "cannot be read as an array"),
+        (npy("(" * 9000), "cannot be read: "),
+        (npy("(" * 200_000, version=(2, 0)), "cannot be read: "),
+        (npy("-" * 9000 + "1"), "cannot be read: "),
+        (npy("[" * 4000 + "]" * 4000), "cannot be read: "),
         (npy(named("(1000000, 800000)"), IDS), "greater than file size"),
         (npy(named("(-2, -3)"), IDS), "negative dimensions"),
         (npy(named("(2, 3)"), IDS[:-1]), "greater than file size"),
         (npy(named(dtype="|O"), bytes(48)), "Python objects"),
         (npy(named(dtype="<m8[s]"), bytes(48)), r"holds timedelta64\[s\]"),
-        (npy(named("(True, 3)"), IDS), "cannot be read as an array"),
+        (npy(named("(True, 3)"), IDS), "cannot be read: "),
         (npy(named(), IDS, (9, 0)), r"format version"),
-        (b"PK\x03\x04" + bytes(100), "cannot be read as an array"),
-        (NPZ.getvalue(), "cannot be read as an array"),
-        (b"", "cannot be read as an array"),
+        (b"PK\x03\x04" + bytes(100), "cannot be read: "),
+        (NPZ.getvalue(), "cannot be read: "),
+        (b"", "cannot be read: "),
     ],
 )
 def test_crafted_npy(tmp_path, content, message):
@@ -147,10 +147,11 @@ def test_npy_that_is_no_regular_file(tmp_path):
 
 def test_memory_is_looked_at_before_it_is_asked_for(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.ones((100, 100), np.int8))
+    monkeypatch.setattr("jaxpe.data.formats.table._STEP", 1000)
     monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)
     assert load_tokens(tmp_path / "x.npy").ids.shape == (100, 100)
     with pytest.raises(InputError, match="length 1,000,000,000 of 100 documents needs 1,000"):
         load_tokens(tmp_path / "x.npy", length=10**9)
     monkeypatch.setattr(memory, "available_bytes", lambda: 19_999)
-    with pytest.raises(InputError, match=r"x\.npy needs"):
+    with pytest.raises(InputError, match=r"x\.npy, of which .* are read, needs"):
         load_tokens(tmp_path / "x.npy")

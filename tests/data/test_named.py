@@ -176,16 +176,16 @@ def test_neither_files_nor_network(tmp_path, monkeypatch, no_data_dir):
     monkeypatch.setattr(urllib.request, "getproxies", dict)
     monkeypatch.setattr(Prepared, "is_prepared", lambda self: False)
     monkeypatch.setattr(tfds, "builder", Prepared)
-    message = r"none is set: pass `data_dir` or set JAXPE_DATA_DIR .*sst2/train\.tsv.*glue/sst2"
+    message = r"no file sst2/train\.tsv .*; pass `data_dir`, set JAXPE_DATA_DIR.*glue/sst2"
     with pytest.raises(InputError, match=message):
         load_corpus("sst2")
-    with pytest.raises(InputError, match=r"train\.jsonl\.gz does not exist.*imdb_reviews"):
+    with pytest.raises(InputError, match=r"no file imdb/train\.jsonl\.gz .*imdb_reviews"):
         load_corpus("imdb", data_dir=tmp_path)
 
 
 def test_neither_files_nor_tfds(monkeypatch, no_data_dir):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(InputError, match=r"nor through TFDS .*pip install 'jaxpe\[data\]'"):
+    with pytest.raises(InputError, match=r"TFDS .*pip install 'jaxpe\[data\]'"):
         load_corpus("imdb")
 
 

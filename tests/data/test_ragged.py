@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxpe.data.tokens.ragged import equally_long, joined, ragged
+from jaxpe.data.tokens.ragged import joined, ragged
 
 ROWS = ([3, 1, 2], [5], [], [7, 7, 7, 7], [9, 8])
 
@@ -38,9 +38,3 @@ def test_padded(rows, length):
 def test_sequences_are_chosen_by_a_mask():
     keep = np.array([True, False, True, False, True])
     assert lists(ragged(ROWS).chosen(keep)) == [ROWS[0], ROWS[2], ROWS[4]]
-
-
-def test_rows_of_one_length():
-    assert lists(equally_long(np.arange(6), 3)) == [[0, 1, 2], [3, 4, 5]]
-    with pytest.raises(ValueError, match=r"5 ids .*3"):
-        equally_long(np.arange(5), 3)

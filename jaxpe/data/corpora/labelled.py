@@ -10,14 +10,12 @@ from jaxtyping import Bool, Int32
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
-from jaxpe.data.corpora.corpus import Corpus, Source, Sources, TokenCorpus, as_sources
+from jaxpe.data.corpora.corpus import Corpus, Source, Sources, TokenCorpus
 from jaxpe.data.corpora.load import check_two_documents
-from jaxpe.data.corpora.published import NAMED
 from jaxpe.data.corpora.seeds import generator
 from jaxpe.data.corpora.sources import TRAIN, read_documents, source_name, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
 from jaxpe.data.formats.files import check_text, listed, quoted
-from jaxpe.data.formats.table import TABLES, has_columns
 from jaxpe.data.tokens.tokenizers import tokenize
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
@@ -108,18 +106,17 @@ def load_labelled(
     if like is not None:
         ignored = (None, DEFAULT_TOKENIZER, like.tokenizer)
         if tokenizer not in ignored or length or special or max_vocab:
-            raise InputError(
-                "`like` has the tokenizer, its length and its vocabulary; "
-                "leave `tokenizer`, `length`, `special` and `max_vocab` out"
-            )
+            names = "`tokenizer`, `length`, `special` and `max_vocab`"
+            raise InputError(f"`like` has the tokenizer and its vocabulary; leave {names} out")
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
     log = ReadLog()
     fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
-    rows = _rows(source, split, fields, data_dir, log, progress)
+    paths = source_paths(source, split=split, log=log)
+    rows = read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
     name = source_name(source) + ("" if split == TRAIN else f" {split}")
     texts = [row.text for row in rows]
-    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
+    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices))
     labels, names = _class_indices(rows, name, log.classes if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
@@ -168,37 +165,14 @@ def hold_out(
     drawn = np.zeros(len(sizes), bool)
     drawn[order[before < fraction * len(groups)]] = True
     if drawn.all():
-        raise InputError(
-            f"{corpus.name}: {len(groups)} documents in {len(sizes)} groups of copies leave "
-            f"nothing outside a fraction of {fraction}; pass a smaller one, or more documents"
-        )
+        fault = f"{len(groups)} documents in {len(sizes)} groups of copies leave nothing to train"
+        raise InputError(f"{corpus.name}: {fault}; pass a smaller `fraction`, or more documents")
     return _part(labelled, ~drawn[group]), _part(labelled, drawn[group])
 
 
 def _part(labelled: LabelledTokens, rows: Bool[np.ndarray, " documents"]) -> LabelledTokens:
     corpus = labelled.corpus
     return labelled._replace(corpus=corpus.chosen(rows), labels=labelled.labels[rows])
-
-
-def _rows(
-    source: Sources,
-    split: str,
-    fields: Fields,
-    data_dir: Source | None,
-    log: ReadLog,
-    progress: Progress,
-) -> list[Row]:
-    named = [name for name in as_sources(source) if name in NAMED]
-    if named and fields.text is not None:
-        raise InputError(f"{named[0]} has one column of text; leave `text_field` out")
-    paths = source_paths(source, split=split, log=log)
-    for path in paths:
-        if path not in NAMED and not has_columns(path):
-            raise InputError(
-                f"{path} has no labels; pass a file with columns ({TABLES}), or one of "
-                f"{', '.join(NAMED)}"
-            )
-    return read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
 
 
 def _class_indices(
@@ -211,46 +185,36 @@ def _class_indices(
         integers = all(_INTEGER.fullmatch(name) for name in classes)
         names = tuple(sorted(classes, key=int if integers else str))
     if len(names) < 2:
-        raise InputError(
-            f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
-            'or train a language model, which needs no labels: `task="causal"`'
-        )
+        remedy = 'pass at least two classes, or `task="causal"`, which needs none'
+        raise InputError(f"{source}: every label is {quoted(names[0])}; {remedy}")
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
-            raise InputError(
-                f"{row.location}: unknown label {quoted(label)}; the classes are {listed(names)}: "
-                "relabel the document or leave it out"
-            )
+            fault = f"{row.location}: unknown label {quoted(label)}"
+            raise InputError(f"{fault}; pass one of {listed(names)}")
     return np.array([numbers[label] for label in labels], np.int32), names
 
 
 def _label(row: Row) -> str:
     """Name of the class of a label: text as it is, a whole number in its shortest form."""
     value = row.label.strip() if isinstance(row.label, str) else row.label
-    if value is None or value == "":
-        raise InputError(f"{row.location}: no label; give it one, or leave the document out")
-    if isinstance(value, str):
-        check_text(
-            value, what=f"{row.location}: label {quoted(value)}", remedy="give it another name"
-        )
+    if isinstance(value, str) and value:
+        what = f"{row.location}: label {quoted(value)}"
+        check_text(value, what=what, remedy="give it another name")
         return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
-    kind = f"label {value}" if isinstance(value, float) else f"the label, a {type(value).__name__},"
-    raise InputError(f"{row.location}: {kind} is not a class; pass a column of integers or strings")
+    fault = f"{row.location}: label {quoted(str(value))} is no class"
+    raise InputError(f"{fault}; leave it out, or pass a column of integers or strings")
 
 
 def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
     """Cut the vocabulary of a corpus to its most frequent words, and add the unknown token."""
     if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
-            raise InputError(
-                f"the vocabulary of {corpus.tokenizer} is fixed; leave `max_vocab` out, "
-                "or tokenize into words"
-            )
+            raise InputError(f"{corpus.tokenizer} has a fixed vocabulary; leave `max_vocab` out")
         return corpus
     return _renumbered_corpus(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
@@ -260,10 +224,8 @@ def shared_vocabulary(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
     if vocabulary_occurs(corpus.tokenizer):
         return _renumbered_corpus(corpus, other.tokens)
     if corpus.tokens != other.tokens:
-        raise InputError(
-            f"the vocabulary of {corpus.tokenizer} differs from the one of `like`; "
-            "read both with one tokenizer file"
-        )
+        fault = f"the vocabulary of {corpus.tokenizer} differs from the one of `like`"
+        raise InputError(f"{fault}; read both with one tokenizer file")
     return corpus
 
 

@@ -1,7 +1,7 @@
 """Loading of corpora by name or path."""
 
-import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,10 @@ from jaxpe.data.corpora.corpus import (
     Source,
     Sources,
     TokenCorpus,
-    as_sources,
     group_labels,
 )
 from jaxpe.data.corpora.sources import (
     TRAIN,
-    check_fields,
     chosen_fields,
     hold_ids,
     read_documents,
@@ -29,20 +27,13 @@ from jaxpe.data.corpora.sources import (
 )
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
-from jaxpe.data.formats.files import STANDARD_INPUT, file_name
-from jaxpe.data.formats.table import id_blocks, list_within_memory, usual_tokenizer
-from jaxpe.data.formats.token_files import Stream, is_npy_matrix
-from jaxpe.data.tokens.token_ids import read_ids, tokens_from_ids
-from jaxpe.data.tokens.tokenizers import (
-    DEFAULT_LENGTH,
-    check_length,
-    id_corpus,
-    tokenize,
-    tokenizer_of_ids,
-)
+from jaxpe.data.formats.table import IdBlock, id_blocks, list_within_memory, usual_tokenizer
+from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.tokens.ragged import joined, ragged
+from jaxpe.data.tokens.token_ids import corpus_from_ids
+from jaxpe.data.tokens.tokenizers import DEFAULT_LENGTH, check_length, tokenize, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 
-_ROW_BYTES = 200  # bytes of a document without its ids
 # Settings of `choices`.
 SAMPLE, MARKUP = "documents", "HTML tags"
 _LOOKED_AT, _MUCH_MARKUP = 2_000, 0.05  # documents, and share of them with tags
@@ -137,7 +128,7 @@ def load_corpus(
         groups = [group_name(row.label, row.location) for row in sampled]
     texts, name = [row.text for row in sampled], source_name(source)
     choices = (*choices, *_markup_choice(texts))
-    return check_two_documents(Corpus(name, texts, log.null_texts, choices, groups), source)
+    return check_two_documents(Corpus(name, texts, log.null_texts, choices, groups))
 
 
 def load_tokens(
@@ -166,8 +157,7 @@ def load_tokens(
       `length` ids.
     - a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset saved to disk.
 
-    For streams and columns, `tokenizer` may be the tokenizer that made the ids. It gives the text
-    of each id.
+    For files, `tokenizer` may be the tokenizer that made the ids. It gives the text of each id.
 
     Raises:
         InputError: as in `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`
@@ -189,56 +179,46 @@ def load_tokens(
             corpus = corpus._replace(choices=(*corpus.choices, choice))
         encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
         return tokenize(corpus, **encoding, progress=progress)
-    fields, path = Fields(text_field, group_field, "group_field", skip_nulls), paths[0]
-    check_fields(paths, fields)
-    if len(paths) > 1 or not (path == "synthetic" or is_npy_matrix(path)):
-        corpus = _load_id_documents(paths, fields, tokenizer, length, special)
-        return _sampled(corpus._replace(name=source_name(source)), limit, seed)
-    if path == "synthetic":
-        corpus = tokens_from_ids(three_regimes().ids, name=path, length=length)
-    else:
-        corpus = read_ids(path, length=length)._replace(name=file_name(path))
-    corpus = _sampled(corpus, limit, seed)
-    ignored = (None, DEFAULT_TOKENIZER, corpus.tokenizer)
-    if special or (tokenizer if tokenizer is None else os.fspath(tokenizer)) not in ignored:
-        raise InputError(f"{path} holds token ids already; leave `tokenizer` and `special` out")
-    return corpus
+    fields = Fields(text_field, group_field, "group_field", skip_nulls)
+    corpus = _load_ids(paths, fields, tokenizer, length, special)
+    rows = sample_rows(len(corpus.ids), limit=limit, seed=seed)
+    choices = (*corpus.choices, *_sample_choice(rows, len(corpus.ids)))
+    return corpus.chosen(rows)._replace(name=source_name(source), choices=choices)
 
 
-def _load_id_documents(
+def _load_ids(
     paths: list[str], fields: Fields, tokenizer: Source | None, length: int | None, special: bool
 ) -> TokenCorpus:
-    """Documents of token ids of different lengths."""
+    """Documents of token ids."""
     opened, name = None, source_name(paths)
-    if tokenizer not in (None, DEFAULT_TOKENIZER, "ids"):
+    is_known = tokenizer not in (None, DEFAULT_TOKENIZER, "ids")
+    if is_known and "synthetic" not in paths:
         opened = tokenizer_of_ids(tokenizer, special=special)
-    elif special:
-        raise InputError(
-            f"{name} holds token ids; for `special`, also pass the `tokenizer` that made them"
-        )
+    elif is_known or special:
+        remedy = "leave `tokenizer` and `special` out, or pass the `tokenizer` of ids in files"
+        raise InputError(f"{name} holds token ids; {remedy}")
     check_length(length)
     vocab_size = 1 if opened is None else len(opened.tokens)
     stream, log = Stream(length=length or DEFAULT_LENGTH, vocab_size=vocab_size), ReadLog()
     fields = chosen_fields(paths, fields, log)
-    documents = (
-        (row, label if fields.label is None else group_name(label, path))
-        for path in paths
-        for ids, labels in id_blocks(path, fields, stream, log)
-        for row, label in zip(ids, labels or [None] * len(ids), strict=True)
+
+    def blocks() -> Iterator[IdBlock]:
+        for path in paths:
+            if path == "synthetic":
+                yield ragged(three_regimes().ids), None
+            else:
+                yield from id_blocks(path, fields, stream, log)
+
+    # Twice: the blocks, and all of them in one array.
+    parts = list_within_memory(blocks(), lambda block: 2 * block[0].values.nbytes, what=name)
+    corpus = corpus_from_ids(
+        joined([ids for ids, _ in parts]), name, tokenizer=opened, length=length
     )
-    labelled = list_within_memory(documents, lambda row: row[0].nbytes + _ROW_BYTES, what=name)
-    rows = [ids for ids, _ in labelled]
-    groups = None if fields.label is None else [group for _, group in labelled]
-    if len(rows) < 2:
-        raise InputError(
-            f"{name} holds {len(rows)} documents of ids; pass at least two, as an array "
-            "[documents, n]"
-        )
-    if opened is None:
-        opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
-    about = {"null_texts": log.null_texts, "group_labels": group_labels(groups)}
-    corpus = id_corpus(name, rows, opened, length=length, **about)
-    return corpus._replace(choices=(*log.choices, *corpus.choices))
+    groups = None
+    if fields.label is not None:
+        groups = group_labels([group for _, labels in parts for group in labels or ()])
+    choices = (*log.choices, *corpus.choices)
+    return corpus._replace(null_texts=log.null_texts, group_labels=groups, choices=choices)
 
 
 def sample_rows(count: int, *, limit: int | None, seed: int) -> Int[np.ndarray, " rows"]:
@@ -256,12 +236,6 @@ def sample_rows(count: int, *, limit: int | None, seed: int) -> Int[np.ndarray, 
     return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
 
 
-def _sampled(corpus: TokenCorpus, limit: int | None, seed: int) -> TokenCorpus:
-    rows = sample_rows(len(corpus.ids), limit=limit, seed=seed)
-    sampled, choices = corpus.chosen(rows), _sample_choice(rows, len(corpus.ids))
-    return sampled._replace(choices=(*corpus.choices, *choices))
-
-
 def _sample_choice(rows: np.ndarray, count: int) -> list[Choice]:
     if len(rows) == count:
         return []
@@ -276,17 +250,13 @@ def _markup_choice(texts: list[str]) -> list[Choice]:
     if share < _MUCH_MARKUP:
         return []
     how = "remove them from the text, as `sed -E 's/<[^>]*>/ /g'` does"
-    return [
-        Choice(
-            MARKUP, f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents", "read as text", how
-        )
-    ]
+    value = f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents"
+    return [Choice(MARKUP, value, "read as text", how)]
 
 
-def check_two_documents(corpus: Corpus, source: Sources) -> Corpus:
+def check_two_documents(corpus: Corpus) -> Corpus:
     """Return the corpus; raise `InputError` for fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"
-        name = "standard input" if source == STANDARD_INPUT else ", ".join(as_sources(source))
-        raise InputError(f"{name} holds {number}; pass at least two (in .txt, one per line)")
+        raise InputError(f"{corpus.name} holds {number}; pass at least two (in .txt, one per line)")
     return corpus

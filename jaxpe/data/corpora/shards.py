@@ -1,5 +1,6 @@
 """Shards: the files of a corpus that may be larger than memory."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,9 @@ from jaxpe.data.corpora.load import load_corpus
 from jaxpe.data.corpora.published import NAMED, named_file
 from jaxpe.data.corpora.sources import BUILT_IN, chosen_fields, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
-from jaxpe.data.formats.files import STANDARD_INPUT, file_name, hash_file, readable
-from jaxpe.data.formats.table import content_files, id_blocks, iter_rows
+from jaxpe.data.formats.files import STANDARD_INPUT, file_name, open_regular, readable
+from jaxpe.data.formats.table import IdBlock, content_files, id_blocks, iter_rows
 from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.ragged import Ragged
 
 
 class Shard(NamedTuple):
@@ -43,7 +43,8 @@ class Shard(NamedTuple):
         content = content_hash()
         with readable(self.path, OSError):
             for file in content_files(self.path):
-                hash_file(file, content)
+                with open_regular(file) as stream:
+                    hashlib.file_digest(stream, lambda: content)
         return content.hexdigest()
 
     def documents(
@@ -82,13 +83,11 @@ class Shard(NamedTuple):
         skip_nulls: bool = False,
         stream: Stream,
         log: ReadLog | None = None,
-    ) -> Iterator[tuple[Ragged, list[str | None] | None]]:
+    ) -> Iterator[IdBlock]:
         """Token ids of the shard and their groups, many documents at once; see `documents`."""
         log = log or ReadLog()
         fields = self._chosen(Fields(text_field, group_field, "group_field", skip_nulls), log)
-        for ids, labels in id_blocks(self.path, fields, stream, log):
-            groups = labels and [group_name(label, self.path) for label in labels]
-            yield ids, groups
+        return id_blocks(self.path, fields, stream, log)
 
     def _chosen(self, fields: Fields, log: ReadLog) -> Fields:
         return fields if fields.text is not None else chosen_fields([self.path], fields, log)

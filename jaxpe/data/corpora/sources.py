@@ -15,7 +15,14 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.corpora.corpus import Source, Sources, as_sources
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.stdlib import stdlib_documents
-from jaxpe.data.formats.columns import Fields, ReadLog, Row, chosen_column, missing_column
+from jaxpe.data.formats.columns import (
+    Fields,
+    ReadLog,
+    Row,
+    chosen_column,
+    missing_column,
+    null_text,
+)
 from jaxpe.data.formats.files import (
     COMPRESSED,
     SHOWN,
@@ -82,10 +89,7 @@ def source_paths(sources: Sources, *, split: str = TRAIN, log: ReadLog | None = 
     for path in paths.values():
         other = unpacked.setdefault(re.sub(_COMPRESSED, "", path), path)
         if other != path:
-            raise InputError(
-                f"{other} and {path} seem to be one file, of which one is compressed; pass one of "
-                "them, or rename one"
-            )
+            raise InputError(f"{other} and {path} seem to be one file; pass one")
     return [*paths.values()]
 
 
@@ -110,24 +114,21 @@ def chosen_fields(paths: Sequence[str], fields: Fields, log: ReadLog) -> Fields:
     >>> chosen_fields([str(path)], Fields(None, None), ReadLog()).text
     'review'
     """
-    check_fields(paths, fields)
     tables = [path for path in paths if path not in BUILT_IN and has_columns(path)]
+    for path in {*paths} - {*tables}:
+        _check_without_columns(path, fields)
     where = "".join(tables[:1]) + (f", and {len(tables) - 1} more" if len(tables) > 1 else "")
-    wanted = {fields.label_name: fields.label}
     # Rows without the text are left out, so perhaps all of the first ones.
-    wanted |= {} if fields.skip_nulls else {"text_field": fields.text}
-    for argument, name in wanted.items():
-        found = (name in record for record in _first_records(tables, [name]))
-        if name is not None and tables and not any(found):
-            columns = dict.fromkeys(itertools.chain.from_iterable(_first_records(tables, None)))
-            if columns:
-                raise missing_column(where, [*columns], name, argument)
-    if fields.text is not None:
-        return fields
-    what = "ids" if hold_ids(tables) else "text"
-    records = [*_first_records(tables, None)]
+    text = None if fields.skip_nulls else fields.text
+    for argument, name in ((fields.label_name, fields.label), ("text_field", text)):
+        if name is None or any(name in record for record in _first_records(tables, [name])):
+            continue
+        if columns := dict.fromkeys(itertools.chain.from_iterable(_first_records(tables, None))):
+            raise missing_column(where, [*columns], name, argument)
+    records = [*_first_records(tables, None)] if fields.text is None else []
     if not records:
         return fields
+    what = "ids" if hold_ids(tables) else "text"
     return fields._replace(text=chosen_column(where, records, fields, log, what=what))
 
 
@@ -143,13 +144,13 @@ def _first_records(paths: Sequence[str], columns: Any) -> Iterator[dict[str, Any
             }
 
 
-def check_fields(paths: Sequence[str], fields: Fields) -> None:
-    """Raise `InputError` for names of columns, if a path has no columns."""
-    group = fields.label if fields.label_name == "group_field" else None
-    for path in paths:
-        for name, field in (("text_field", fields.text), ("group_field", group)):
-            if field is not None and (path in BUILT_IN or not has_columns(path)):
-                raise InputError(f"{path} has no columns; leave `{name}` out (it is for {TABLES})")
+def _check_without_columns(path: str, fields: Fields) -> None:
+    """Raise `InputError` for names of columns of a path without columns."""
+    if fields.text is not None:
+        raise InputError(f"{path} has no columns; leave `text_field` out (it is for {TABLES})")
+    if fields.label is not None and not (path in NAMED and fields.label_name == "label_field"):
+        remedy = f"pass {TABLES} or {', '.join(NAMED)}, or leave `{fields.label_name}` out"
+        raise InputError(f"{path} has no columns; {remedy}")
 
 
 def held_out_split(sources: Sources) -> str | None:
@@ -183,9 +184,7 @@ def hold_ids(paths: Iterable[str], text_field: str | None = None) -> bool:
         for path in paths
     }
     if len(kinds) > 1:
-        raise InputError(
-            f"{kinds[True]} holds token ids, and {kinds[False]} text; read one after the other"
-        )
+        raise InputError(f"{kinds[True]} holds token ids, and {kinds[False]} text; pass one kind")
     return True in kinds
 
 
@@ -215,10 +214,7 @@ def read_documents(
 
     read = list_within_memory(rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=name)
     if log.null_texts and not read:
-        raise InputError(
-            f"{name}: {quoted(str(chosen.text))} is null or missing in all {log.null_texts:,} rows "
-            "with text; pass the name of a text column as `text_field`"
-        )
+        raise null_text(name, str(chosen.text), f"in all {log.null_texts:,} rows")
     return read
 
 
@@ -294,21 +290,19 @@ def _matches(pattern: str) -> list[str]:
     hidden = re.compile(r"\.(?!\.$)")
     if not any(map(hidden.match, rest)):
         found = (x for x in found if not any(map(hidden.match, x.parts[len(fixed) :])))
-    return sorted(str(path) for path in found if not path.is_dir() or _holds_data(path))
-
-
-def _holds_data(folder: Path) -> bool:
-    return is_tfds(folder) or is_saved(folder) or bool(_data_files(str(folder)))
+    return sorted(
+        str(path)
+        for path in found
+        if not path.is_dir() or is_tfds(path) or is_saved(path) or _data_files(str(path))
+    )
 
 
 def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
     """Files of a split of a file or folder."""
     splits = find_splits(path)
     if split not in splits:
-        raise InputError(
-            f"{path} has no split {split!r}, but {listed([*splits])}; pass one of them, or leave "
-            f"`split` out and pass the file of {split!r}"
-        )
+        remedy = f"pass one of them, or as source the file of {split!r}"
+        raise InputError(f"{path} has no split {split!r}, but {listed([*splits])}; {remedy}")
     if len(splits) > 1 and split == TRAIN:
         name, files = next((name, files) for name, files in splits.items() if name != split)
         pattern = os.path.join(os.path.dirname(files[0]), f"*{name}*")
@@ -322,23 +316,19 @@ def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
 def _check_kind(path: str) -> None:
     """Raise `InputError` for what is no regular file of a known kind."""
     if os.path.islink(path) and not os.path.exists(path):
-        raise InputError(
-            f"{path} is a link to {os.readlink(path)}, which does not exist; fetch that file, as "
-            "dvc pull and git annex get do, or remove the link"
-        )
-    exists = os.path.exists(path)
+        fault = f"{path} is a link to {os.readlink(path)}, which does not exist"
+        raise InputError(f"{fault}; fetch that file (dvc pull, git annex get)")
     if is_tfds(path):
         return
-    if exists and find_format(path):
+    if os.path.exists(path) and find_format(path):
         with readable(path, OSError):
             return open_regular(path).close()
-    fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
+    fault = f"{path}: unknown kind of file" if os.path.exists(path) else f"no such file: {path}"
     if os.path.isdir(path):
         fault = f"{path} is a folder without files to read"
     raise InputError(
         f"{fault}; pass paths, folders or patterns (in quotes) of {SUPPORTED}, the folder of a "
-        "TFDS dataset (with dataset_info.json and features.json) or of a Hugging Face dataset, '-' "
-        f"for standard input, or one of the built-in corpora {', '.join(BUILT_IN)}"
+        f"TFDS or Hugging Face dataset, '-' for standard input, or {', '.join(BUILT_IN)}"
     )
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import parse_json, read_json
 from jaxpe._core.progress import Progress
-from jaxpe.data.formats.columns import Fields, ReadLog, Record, missing_column
+from jaxpe.data.formats.columns import Fields, ReadLog, Record, missing_column, null_text
 from jaxpe.data.formats.files import file_name, open_regular, quoted, readable
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
@@ -28,6 +29,12 @@ class _Table(NamedTuple):
     schema: Any
     rows: int | None  # where the file tells
     batches: Callable[[list[str]], Iterator[Any]]  # from names of columns
+
+    def checked(self, names: list[str]) -> Iterator[Any]:
+        """Batches of some columns; raises errors of pyarrow for a damaged one."""
+        for batch in self.batches(names):
+            batch.validate(full=True)
+            yield batch
 
     def columns(self, is_kind: Callable[[Any], bool]) -> list[str]:
         """Names of the columns of a type."""
@@ -46,7 +53,7 @@ def columnar_records(
     with _open_table(path) as table:
         names = table.schema.names
         names = names if columns is None else [name for name in columns if name in names]
-        rows = enumerate(_rows(table.batches(names), names))
+        rows = enumerate(_rows(table.checked(names), names))
         for number, row in progress.track(rows, f"Reading {file_name(path)}", total=table.rows):
             yield f"{path}, row {number}", row
 
@@ -86,17 +93,13 @@ def columnar_id_blocks(
         if fields.label is not None and fields.label not in names:
             raise missing_column(path, names, fields.label, fields.label_name)
         start = 0
-        for batch in table.batches([name for name in fields.columns() if name in names]):
-            batch.validate(full=True)
+        for batch in table.checked([name for name in fields.columns() if name in names]):
             location = f"{path}, rows {start} to {start + batch.num_rows - 1}"
             start += batch.num_rows
             ids = batch.column(column) if column in names else None
             nulls = batch.num_rows if ids is None else ids.null_count
             if nulls and not fields.skip_nulls:
-                raise InputError(
-                    f"{location}: {quoted(column)} is null or missing in {nulls:,} of them; pass "
-                    "`skip_nulls=True` to leave them out"
-                )
+                raise null_text(location, column, f"in {nulls:,} of them")
             log.null_texts += nulls
             if ids is not None:
                 labels = None if fields.label is None else batch.column(fields.label).to_pylist()
@@ -114,16 +117,12 @@ def _ragged_column(ids: Any, location: str) -> Ragged:
 
 
 def _rows(batches: Iterator[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    # Python has no nanoseconds and fewer years, and names of time zones may be unknown.
     for batch in batches:
-        batch.validate(full=True)
-        columns = [_values(column) for column in batch.columns]
+        dated = (x.cast("int64") if hasattr(x.type, "unit") else x for x in batch.columns)
+        columns = [column.to_pylist() for column in dated]
         rows = zip(*columns, strict=True) if columns else itertools.repeat((), batch.num_rows)
         yield from (dict(zip(names, row, strict=True)) for row in rows)
-
-
-def _values(column: Any) -> list[Any]:
-    # Python has no nanoseconds and fewer years, and names of time zones may be unknown.
-    return (column.cast("int64") if hasattr(column.type, "unit") else column).to_pylist()
 
 
 @contextlib.contextmanager
@@ -137,15 +136,13 @@ def _open_table(path: str) -> Iterator[_Table]:
 
 
 def _parquet(module: Any, file: io.FileIO) -> _Table:
-    opened = module.ParquetFile(
-        file, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
+    options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+    opened = module.ParquetFile(file, **options)
+    rows = _rows_per_batch(opened.metadata)
+    batches = partial(opened.iter_batches, rows, use_threads=False)
+    return _Table(
+        opened.schema_arrow, opened.metadata.num_rows, lambda names: batches(columns=names)
     )
-
-    def batches(names: list[str]) -> Iterator[Any]:
-        rows = _rows_per_batch(opened.metadata)
-        return opened.iter_batches(batch_size=rows, columns=names, use_threads=False)
-
-    return _Table(opened.schema_arrow, opened.metadata.num_rows, batches)
 
 
 def _rows_per_batch(metadata: Any) -> int:
@@ -160,17 +157,12 @@ def _rows_per_batch(metadata: Any) -> int:
 
 def _arrow(module: Any, file: io.FileIO) -> _Table:
     """Open an Arrow file, or a stream, as Hugging Face writes it."""
-    magic = file.read(len(_ARROW_MAGIC))
+    is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
     file.seek(0)
     options = module.IpcReadOptions(use_threads=False)
-    if magic != _ARROW_MAGIC:
-        stream = module.open_stream(file, options=options)
-        return _Table(stream.schema, None, lambda names: (batch.select(names) for batch in stream))
-    opened = module.open_file(file, options=options)
-    numbers = range(opened.num_record_batches)
-    return _Table(
-        opened.schema, None, lambda names: (opened.get_batch(n).select(names) for n in numbers)
-    )
+    opened = (module.open_file if is_file else module.open_stream)(file, options=options)
+    batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
+    return _Table(opened.schema, None, lambda names: (batch.select(names) for batch in batches))
 
 
 def _is_text(kind: Any) -> bool:

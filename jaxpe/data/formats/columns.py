@@ -76,16 +76,15 @@ class ReadLog:
         self.null_words += number
         others = (choice for choice in self.choices if choice.setting != _NULL_TEXTS)
         how = "leave these rows out, or write null in a .jsonl, if the text is missing"
-        count = f"{self.null_words:,} read as text"
         why = "whole texts such as NA, nan, null and \\N may be words or missing values"
-        self.choices = (*others, Choice(_NULL_TEXTS, count, why, how))
+        choice = Choice(_NULL_TEXTS, f"{self.null_words:,} read as text", why, how)
+        self.choices = (*others, choice)
 
     def set_classes(self, classes: tuple[str, ...], path: str) -> None:
         """Set the classes of one more file; raises `InputError` for other ones."""
         if self.classes and classes not in ((), self.classes):
             raise InputError(
-                f"{path} has the classes {listed(classes)}, and the files before it "
-                f"{listed(self.classes)}; pass files of one dataset"
+                f"{path} has the classes {listed(classes)}, others {listed(self.classes)}; pass one"
             )
         self.classes = self.classes or classes
 
@@ -110,11 +109,7 @@ def text_rows(
         text = record.get(column)
         if text is None:
             if not fields.skip_nulls:
-                raise InputError(
-                    f"{location}: {quoted(column)} is null or missing (its columns are "
-                    f"{listed([*record])}); pass `skip_nulls=True` to leave out such rows, or "
-                    "another column as `text_field`"
-                )
+                raise null_text(location, column, f"(its columns are {listed([*record])})")
             log.null_texts += 1
             continue
         if not isinstance(text, str) or len(text) > LARGEST_TEXT or not text.isascii():
@@ -169,6 +164,12 @@ def chosen_column(
     return name
 
 
+def null_text(where: str, column: str, detail: str) -> InputError:
+    """Error about texts or ids that are null, or whose column does not exist."""
+    remedy = "pass `skip_nulls=True`, or another column as `text_field`"
+    return InputError(f"{where}: {quoted(column)} is null or missing {detail}; {remedy}")
+
+
 def missing_column(where: str, columns: Sequence[str], name: str, argument: str) -> InputError:
     """Error about a column that does not exist."""
     return InputError(
@@ -192,20 +193,16 @@ def group_name(value: Any, location: str) -> str | None:
         return None
     if isinstance(value, str | int | float):
         return str(value)
-    raise InputError(
-        f"{location}: the group is a {type(value).__name__}; pass a column of strings or numbers "
-        "as `group_field`"
-    )
+    remedy = "pass a column of strings or numbers as `group_field`"
+    raise InputError(f"{location}: the group is a {type(value).__name__}; {remedy}")
 
 
 def is_number(cell: str) -> bool:
     """Whether text is a number or a boolean, as Python reads and writes them."""
-    if cell.lower() in ("true", "false"):
-        return True
     try:
         float(cell)
     except ValueError:
-        return False
+        return cell.lower() in ("true", "false")
     return True
 
 
@@ -226,9 +223,8 @@ def _is_string(value: Any) -> bool:
 
 
 def _is_id_list(value: Any) -> bool:
-    return (
-        isinstance(value, list) and bool(value) and all(x is None or type(x) is int for x in value)
-    )
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(x is None or type(x) is int for x in value)
 
 
 def _shown(columns: dict[str, list[Any]]) -> str:
@@ -243,18 +239,13 @@ def _shown(columns: dict[str, list[Any]]) -> str:
 def _check_string(value: Any, field: str, location: str) -> None:
     """Raise `InputError` for a text that is no string, no Unicode, or too long."""
     if not isinstance(value, str):
-        kind = type(value).__name__ if isinstance(value, list | dict) else _short.repr(value)
-        raise InputError(
-            f"{location}: {quoted(field)} is a value of another type ({kind}), not a string; pass "
-            f"the name of a text column as `text_field`{_advice(location, {field: [value]})}"
-        )
+        remedy = f"pass a text column as `text_field`{_advice(location, {field: [value]})}"
+        fault = f"{quoted(field)} is {_short.repr(value)}, not a string"
+        raise InputError(f"{location}: {fault}; {remedy}")
     if len(value) > LARGEST_TEXT:
-        raise InputError(
-            f"{location} has a text of {len(value):,} characters, and may have {LARGEST_TEXT:,}; "
-            "cut longer documents"
-        )
-    remedy = "remove the document or repair its \\u escapes"
-    check_text(value, what=f"{location}: {quoted(field)}", remedy=remedy)
+        fault = f"has {len(value):,} characters, more than {LARGEST_TEXT:,}; cut longer documents"
+        raise InputError(f"{location}: {quoted(field)} {fault}")
+    check_text(value, what=f"{location}: {quoted(field)}", remedy="repair its \\u escapes")
 
 
 def _advice(location: str, columns: dict[str, list[Any]]) -> str:

@@ -12,6 +12,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columns import USUAL, ReadLog, Record, is_number
 from jaxpe.data.formats.files import LARGEST_TEXT, holds_byte, listed, quoted, text_lines, where
 
+_QUOTING = "quoting"  # value of a choice
 _ROWS_SEEN = 1000  # rows that tell whether blanks follow the delimiters
 _LONGEST_NAME = 30  # characters of the name of a column, where none has a usual one
 _QUOTED_FIELD = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -23,17 +24,17 @@ class _Dialect(NamedTuple):
     """Format of a table.
 
     - `delimiter`: character between two fields.
-    - `is_quoted`: whether quotation marks quote fields; otherwise they are text.
-    - `choices`: the reason of `is_quoted`, for a .tsv with quotation marks.
-    - `skipped`: number of lines above the header.
+    - `is_declared`: whether a line above the header names the delimiter.
     - `skips_blanks`: whether blanks follow the delimiters.
+    - `is_quoted`: whether quotation marks quote fields; otherwise they are text.
+    - `choice`: the reason of `is_quoted`, for a .tsv with quotation marks.
     """
 
     delimiter: str
+    is_declared: bool
+    skips_blanks: bool
     is_quoted: bool = True
-    choices: tuple[Choice, ...] = ()
-    skipped: int = 0
-    skips_blanks: bool = False
+    choice: Choice | None = None
 
 
 def csv_records(
@@ -46,9 +47,11 @@ def csv_records(
             of the names.
     """
     dialect = _dialect(path)
-    for choice in dialect.choices:
+    if choice := dialect.choice:
         log.choose(choice)
     cells = _cells(path, dialect, progress)
+    if dialect.is_declared:
+        next(cells)
     header = [name.strip() for name in next(cells, (0, []))[1]]
     names = sorted(header)
     for number, (line, row) in enumerate(cells):
@@ -56,16 +59,13 @@ def csv_records(
             _check_header(path, header, columns or ())
         location = where(path, line)
         if len(row) != len(header):
-            marks = "".join(f"; {c.setting} are {c.value}: {c.why}" for c in dialect.choices)
+            marks = f"; {choice.setting} are {choice.value}: {choice.why}" if choice else ""
             raise InputError(
                 f"{location}: {len(row)} fields, but the header names {len(header)}: "
-                f"{listed(header)}{marks}; give every row the same columns, and put nothing above "
-                "the header"
+                f"{listed(header)}{marks}; make them equal, and put nothing above the header"
             )
         if len(row) > 1 and row[0] in names and sorted(map(str.strip, row)) == names:
-            raise InputError(
-                f"{location} is a header again, as in files put together; remove it: {listed(row)}"
-            )
+            raise InputError(f"{location} is a header again; remove it: {listed(row)}")
         yield location, dict(zip(header, row, strict=True))
 
 
@@ -79,87 +79,82 @@ def _check_header(path: str, header: list[str], columns: Sequence[str]) -> None:
     from_pandas = header == [*map(str, range(len(header)))]  # columns without names
     if from_pandas or not {*columns, *USUAL["text"]}.isdisjoint(header):
         return
-    for name in header:
-        if is_number(name) or len(name) > _LONGEST_NAME or name.startswith("# "):
-            raise InputError(
-                f"{where(path, 1)} does not seem to name columns: {listed(header)}; begin the file "
-                "with a line such as text,label, or pass one of these names as `text_field`"
-            )
+    if any(is_number(x) or len(x) > _LONGEST_NAME or x.startswith("# ") for x in header):
+        raise InputError(
+            f"{where(path, 1)} does not seem to name columns: {listed(header)}; begin the file "
+            "with a line such as text,label, or pass one of these names as `text_field`"
+        )
 
 
 def _dialect(path: str) -> _Dialect:
     """Format of a table, by its header and, of a .tsv, by all its quotation marks."""
-    lines = ((n, x) for n, x in enumerate(text_lines(path, SILENT), start=1) if x.strip())
-    skipped, (start, header) = 0, next(lines, (1, ""))
+    lines = filter(str.strip, text_lines(path, SILENT))
+    header = next(lines, "")
     if declared := re.fullmatch(r'"?sep=(.)"?\s*', header):
-        skipped, header = start, next(lines, (1, ""))[1]
+        header = next(lines, "")
     names = _QUOTED_FIELD.sub("", header)
     usual = "\t" if re.search(r"\.tsv(\.\w+)?$", path.lower()) else ","
     delimiter = usual if usual in names else max(usual + ";\t,|", key=names.count)
     delimiter = declared[1] if declared else delimiter
     # Quoted fields behind blanks, in the header or the first rows.
     quoted_late = re.compile(rf'{re.escape(delimiter)} +"[^"]*"\s*({re.escape(delimiter)}|$)')
-    first = (line for _, line in itertools.islice(lines, _ROWS_SEEN))
+    first = itertools.islice(lines, _ROWS_SEEN)
     skips_blanks = f"{delimiter} " in names or any(map(quoted_late.search, first))
-    if usual == "\t" == delimiter and not declared:
-        return _tab_dialect(path, names.count("\t"))._replace(skips_blanks=skips_blanks)
-    return _Dialect(delimiter, skipped=skipped, skips_blanks=skips_blanks)
+    dialect = _Dialect(delimiter, declared is not None, skips_blanks)
+    if usual == "\t" == delimiter and not declared and holds_byte(path, b'"'):
+        choice = _tab_choice(path, header)
+        return dialect._replace(is_quoted=choice.value == _QUOTING, choice=choice)
+    return dialect
 
 
-def _tab_dialect(path: str, tabs: int) -> _Dialect:
-    """Format of a .tsv: whether its quotation marks quote fields or are text, as in GLUE.
+def _tab_choice(path: str, header: str) -> Choice:
+    """Whether the quotation marks of a .tsv quote fields or are text, as in GLUE.
 
     They quote fields if every mark does, and if a field needs them or the header has them.
     """
-    if not holds_byte(path, b'"'):
-        return _Dialect("\t")
+    setting, tabs = "quotation marks", header.count("\t")
     how = "rename the file to .csv if they quote fields, write a .jsonl if they are text"
-    lines: list[str] = []  # of one row
-
-    def row_lines() -> Iterator[str]:
-        for line in text_lines(path, SILENT):
-            if lines and tabs and lines[0].count("\t") == tabs == line.count("\t"):
-                raise csv.Error("lines with all columns are rows, even between two lone marks")
-            lines.append(line)
-            yield line
-
-    reader = _csv_reader(row_lines(), delimiter="\t", strict=True)
-    is_needed, first, number, is_header = False, 0, 1, True
-    try:
-        for row in reader:
-            if any('"' in line for line in lines):
-                if not _ROW.fullmatch("".join(lines).rstrip("\r\n")):
-                    raise csv.Error("a mark within a field quotes nothing")
-                first = first or number
-                is_needed |= is_header or any(re.search(r'["\t\n]', cell) for cell in row)
-            number, is_header = reader.line_num + 1, is_header and not row
-            lines.clear()
-    except csv.Error:
-        why = f"line {number:,} has one that quotes no field"
-        return _Dialect("\t", False, (Choice("quotation marks", "text", why, how),))
-    why = f"the field in line {first:,} does not need them"
+    first, is_needed = 0, '"' in header
+    for number, lines in _marked_rows(path):
+        row = "".join(lines).rstrip("\r\n")
+        # Lines with all columns are rows, even between two lone marks.
+        is_several = tabs > 0 and [line.count("\t") for line in lines].count(tabs) > 1
+        if is_several or not _ROW.fullmatch(row):
+            return Choice(setting, "text", f"line {number:,} has one that quotes no field", how)
+        first = first or number
+        fields = _QUOTED_FIELD.findall(row)
+        is_needed = is_needed or any(re.search(r'["\t\n]', field[1:-1]) for field in fields)
     if is_needed:
         why = "the header has them, or a field with a tab, a line end or a mark"
-    value = "quoting" if is_needed else "text"
-    return _Dialect("\t", is_needed, (Choice("quotation marks", value, why, how),))
+        return Choice(setting, _QUOTING, why, how)
+    return Choice(setting, "text", f"the field in line {first:,} does not need them", how)
+
+
+def _marked_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """First line numbers and lines of rows with quotation marks, an even number in each."""
+    lines: list[str] = []
+    marks = size = number = 0
+    for number, line in enumerate(text_lines(path, SILENT), start=1):
+        if lines or '"' in line:
+            lines.append(line)
+            marks, size = marks + line.count('"'), size + len(line)
+            if marks % 2 == 0 or size > LARGEST_TEXT:
+                yield number - len(lines) + 1, lines
+                lines, marks, size = [], 0, 0
+    if lines:
+        yield number - len(lines) + 1, lines
 
 
 def _cells(path: str, dialect: _Dialect, progress: Progress) -> Iterator[tuple[int, list[str]]]:
-    """Rows from the header on as line number and fields, without empty ones."""
+    """Rows as line number and fields, without empty ones."""
     options: dict[str, Any] = {"strict": True} if dialect.is_quoted else {"quoting": csv.QUOTE_NONE}
     options |= {"delimiter": dialect.delimiter, "skipinitialspace": dialect.skips_blanks}
-    reader = _csv_reader(text_lines(path, progress), **options)
+    # The limit is global to the process; csv's own default is 128 kB.
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_TEXT))
+    reader = csv.reader(text_lines(path, progress), **options)
     try:
-        for row in reader:
-            if row and reader.line_num > dialect.skipped:
-                yield reader.line_num, row
+        yield from ((reader.line_num, row) for row in reader if row)
     except csv.Error as error:
         raise InputError(
             f"{where(path, reader.line_num)}: {error}; quote as CSV, with LF, or use .jsonl"
         ) from error
-
-
-def _csv_reader(lines: Iterator[str], **options: Any) -> Any:
-    # The limit is global to the process; csv's own default is 128 kB.
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_TEXT))
-    return csv.reader(lines, **options)

@@ -5,7 +5,6 @@ import codecs
 import contextlib
 import functools
 import gzip
-import hashlib
 import io
 import lzma
 import os
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError, reason, require
-from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
@@ -26,14 +24,9 @@ STANDARD_INPUT = "-"
 LARGEST_TEXT = 2**26
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
-_ZSTD = b"\x28\xb5\x2f\xfd"
 # The byte order mark of UTF-32LE begins with the mark of UTF-16LE.
-_WIDE = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def _zstd_file(stream: io.BufferedReader) -> io.BufferedReader:
@@ -56,16 +49,15 @@ class _Streams(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = b""
         while not data:
-            chunk = b""
-            if self._current.eof:
+            has_ended, chunk = self._current.eof, b""
+            if has_ended or self._current.needs_input:
                 chunk = self._current.unused_data or self._stream.read(io.DEFAULT_BUFFER_SIZE)
-                if not chunk:
+                if not chunk and has_ended:
                     return 0
-                self._current = self._new()
-            elif self._current.needs_input:
-                chunk = self._stream.read(io.DEFAULT_BUFFER_SIZE)
                 if not chunk:
                     raise EOFError("it ends within a compressed stream")
+            if has_ended:
+                self._current = self._new()
             data = self._current.decompress(chunk, len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -80,7 +72,7 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[[Any], Any]]] = {
     ".gz": (b"\x1f\x8b", lambda stream: gzip.GzipFile(fileobj=stream)),
     ".bz2": (b"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", _reader(bz2.BZ2Decompressor)),
     ".xz": (b"\xfd7zXZ\0", _reader(lzma.LZMADecompressor)),
-    ".zst": (re.escape(_ZSTD), _zstd_file),
+    ".zst": (re.escape(b"\x28\xb5\x2f\xfd"), _zstd_file),
 }
 COMPRESSED = tuple(_COMPRESSIONS)
 
@@ -105,17 +97,12 @@ def text_lines(path: str, progress: Progress) -> Iterator[str]:
         lines = stack.enter_context(contextlib.closing(_utf8_lines(stream)))  # ends before stream
         for number, line in enumerate(progress.track(lines, f"Reading {name}"), start=1):
             if len(line) > LARGEST_TEXT:
-                raise InputError(
-                    f"{where(path, number)} has more than {LARGEST_TEXT:,} bytes, the most "
-                    "that a line may have; write one document a line, and cut longer ones"
-                )
+                fault = f"has more than {LARGEST_TEXT:,} bytes; cut longer documents"
+                raise InputError(f"{where(path, number)} {fault}")
             text = decoded(line, path, line=number)
             if "\0" in text:
-                raise InputError(
-                    f"{where(path, number)} holds a NUL byte; remove NULs with tr -d '\\000', or "
-                    "convert UTF-16 without a byte order mark with iconv -f UTF-16LE -t UTF-8 (or "
-                    "-f UTF-16BE)"
-                )
+                remedy = "remove it by tr -d '\\000', or convert UTF-16 by iconv -f UTF-16LE"
+                raise InputError(f"{where(path, number)} holds a NUL byte; {remedy} -t UTF-8")
             yield text
 
 
@@ -155,12 +142,6 @@ def where(path: str, line: int) -> str:
     return f"{'standard input' if path == STANDARD_INPUT else path}, line {line}"
 
 
-def hash_file(path: str, content: Content) -> None:
-    """Add the bytes of a file to a hash; raises `InputError` and `OSError`."""
-    with open_regular(path) as file:
-        hashlib.file_digest(file, lambda: content)
-
-
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     """Open a file for reading; a pipe or a device is refused.
 
@@ -173,41 +154,33 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     handle = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(
-            f"{path} is not a regular file; save its output to a file, or pipe lines of text into "
-            f"standard input and pass {STANDARD_INPUT!r}"
-        )
+        remedy = f"save its output to one, or pipe it into standard input ({STANDARD_INPUT!r})"
+        raise InputError(f"{path} is not a regular file; {remedy}")
     return io.FileIO(handle)
 
 
 @contextlib.contextmanager
 def _open_stream(path: str) -> Iterator[Any]:
     """The decompressed content of a file or of standard input."""
-    if path == STANDARD_INPUT:
-        stream = getattr(sys.stdin, "buffer", None)  # sys.stdin is None if it was closed
+    with contextlib.ExitStack() as stack:
+        if path == STANDARD_INPUT:
+            stream = getattr(sys.stdin, "buffer", None)  # sys.stdin is None if it was closed
+        else:
+            stream = stack.enter_context(io.BufferedReader(open_regular(path)))
         if stream is None or stream.closed:
             raise InputError("standard input is closed; pipe lines of text into it, or pass a file")
-        yield _decompressed_stream(stream)
-        return
-    with io.BufferedReader(open_regular(path)) as stream:
-        yield _decompressed_stream(stream)
-
-
-def _decompressed_stream(stream: Any) -> Any:
-    head = stream.peek(16)
-    for first_bytes, opened in _COMPRESSIONS.values():
-        if re.match(first_bytes, head):
-            return opened(stream)
-    return stream
+        head = stream.peek(16)
+        readers = (read for mark, read in _COMPRESSIONS.values() if re.match(mark, head))
+        yield next(readers, lambda unpacked: unpacked)(stream)
 
 
 def _utf8_lines(stream: Any) -> Generator[bytes, None, None]:
     """Lines of a stream in UTF-8, UTF-16 or UTF-32, as UTF-8."""
     head = stream.peek(4)
-    encoding = next((_WIDE[mark] for mark in _WIDE if head.startswith(mark)), None)
-    if encoding is None:
+    if not head.startswith(_UTF32 + _UTF16):
         yield from iter(functools.partial(stream.readline, LARGEST_TEXT + 1), b"")
         return
+    encoding = "utf-32" if head.startswith(_UTF32) else "utf-16"
     text = io.TextIOWrapper(stream, encoding, newline="\n")
     try:
         for line in iter(functools.partial(text.readline, LARGEST_TEXT + 1), ""):
@@ -224,9 +197,8 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except errors as error:
-        raise InputError(
-            f"{path} cannot be read: {reason(error)}; check that it is complete and readable"
-        ) from error
+        fault = f"{path} cannot be read: {reason(error)}"
+        raise InputError(f"{fault}; check that it is complete and readable") from error
 
 
 def check_text(text: str, *, what: str, remedy: str) -> None:
@@ -234,9 +206,7 @@ def check_text(text: str, *, what: str, remedy: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{what} holds half of a surrogate pair, which is no character; {remedy}"
-        ) from error
+        raise InputError(f"{what} holds half of a surrogate pair; {remedy}") from error
 
 
 def file_name(path: str) -> str:

@@ -36,10 +36,8 @@ def saved_files(directory: str | os.PathLike[str]) -> list[str]:
     folder = Path(directory)
     state = read_json(folder / _STATE, remedy=_REMEDY)
     if state.get("_indices_data_files"):
-        raise InputError(
-            f"{folder} was saved with rows chosen or shuffled by indices; call flatten_indices() "
-            "of the dataset before save_to_disk"
-        )
+        remedy = "call flatten_indices of the dataset before save_to_disk"
+        raise InputError(f"{folder} was saved with rows chosen by indices; {remedy}")
     files = state.get("_data_files")
     names = [str(file.get("filename")) for file in files or () if isinstance(file, dict)]
     if not names or any(Path(name).name != name for name in names):

@@ -26,11 +26,6 @@ def sequence_records(
     first = next((line for line in lines if line[1][0] not in ";#"), None)
     if first is None:
         return
-    if first[1][0] not in ">@":
-        raise InputError(
-            f"{first[0]}: {quoted(first[1])} begins no record; a FASTA record begins with '>', a "
-            "FASTQ record with '@'; name a file of one sequence a line .txt"
-        )
     total = lower = 0
     for location, parts in (_fasta if first[1][0] == ">" else _fastq)(first, lines):
         sequence = "".join(parts)
@@ -58,10 +53,8 @@ def _fastq(header: tuple[str, str] | None, lines: _Lines) -> Iterator[tuple[str,
     while header is not None:
         location, parts = header[0], []
         if header[1][0] != "@":
-            raise InputError(
-                f"{location}: {quoted(header[1])} begins no record; a FASTQ record is @name, "
-                "sequence, + and as many qualities as letters"
-            )
+            remedy = "begin it with '>' (FASTA) or '@' (FASTQ), or name lines of text .txt"
+            raise InputError(f"{location}: {quoted(header[1])} begins no record; {remedy}")
         while (line := next(lines, end))[1][:1] not in ("+", ""):
             parts.append(_checked(line[1], line[0]))
         letters, qualities = sum(map(len, parts)), 0
@@ -70,8 +63,7 @@ def _fastq(header: tuple[str, str] | None, lines: _Lines) -> Iterator[tuple[str,
             qualities += len(line[1])
         if line == end or qualities > letters:
             raise InputError(
-                f"{location}: the record has {letters} letters and {qualities} qualities; download "
-                "the file again, or remove the record"
+                f"{location}: the record has {letters} letters and {qualities} qualities; remove it"
             )
         yield location, parts
         header = next(lines, None)
@@ -81,7 +73,6 @@ def _checked(line: str, location: str) -> str:
     letters = line.replace(" ", "")
     if other := _OTHER.search(letters):
         raise InputError(
-            f"{location}: {quoted(other[0])} is no letter of a sequence; FASTA and FASTQ hold "
-            "letters, gaps (- .) and stops (*)"
+            f"{location}: {quoted(other[0])} is no letter of a sequence, gap (- .) or stop (*)"
         )
     return letters

@@ -13,7 +13,15 @@ from jaxpe.data.formats.columnar import (
     columnar_id_blocks,
     columnar_records,
 )
-from jaxpe.data.formats.columns import TEXT, Fields, ReadLog, Record, Row, text_rows
+from jaxpe.data.formats.columns import (
+    TEXT,
+    Fields,
+    ReadLog,
+    Record,
+    Row,
+    group_name,
+    text_rows,
+)
 from jaxpe.data.formats.csv_tables import csv_records
 from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
 from jaxpe.data.formats.json_lines import json_records
@@ -22,7 +30,7 @@ from jaxpe.data.formats.tfds_folders import is_tfds, tfds_classes, tfds_files, t
 from jaxpe.data.formats.token_files import Stream, map_id_blocks
 from jaxpe.data.tokens.ragged import Ragged
 
-IdBlock = tuple[Ragged, list[Any] | None]  # ids of many documents, and their labels
+IdBlock = tuple[Ragged, list[str | None] | None]  # ids of many documents, and their groups
 _STEP = 2**28  # bytes of documents between two checks of free memory
 
 _T = TypeVar("_T")
@@ -50,7 +58,7 @@ class Format(NamedTuple):
     records: Callable[[str, Sequence[str] | None, ReadLog, Progress], Iterator[Record]] | None
     has_columns: bool = False
     holds_ids: Callable[[str, str | None], bool] = lambda path, field: False
-    id_blocks: Callable[[str, Fields, Stream, ReadLog], Iterator[IdBlock]] | None = None
+    id_blocks: Callable[[str, Fields, Stream, ReadLog], Iterator[Any]] | None = None
     classes: Callable[[str, str], tuple[str, ...]] = lambda path, label: ()
     tokenizer: str | None = None
 
@@ -60,21 +68,18 @@ def _names(*suffixes: str) -> tuple[str, ...]:
     return tuple(suffix + packed for suffix in suffixes for packed in ("", *COMPRESSED))
 
 
-_SEQUENCES = _names(".fa", ".fasta", ".fna", ".ffn", ".faa", ".fas", ".fastq", ".fq")
 _TFDS = Format((), tfds_records, True, classes=tfds_classes)
+_COLUMNAR = (columnar_holds_ids, columnar_id_blocks, columnar_classes)
 FORMATS = (
     Format(_names(".txt"), _line_records),
     Format(_names(".tsv", ".csv"), csv_records, True),
     Format(_names(".jsonl"), json_records, True),
+    Format((".parquet", ".arrow"), columnar_records, True, *_COLUMNAR),
     Format(
-        (".parquet", ".arrow"),
-        columnar_records,
-        True,
-        columnar_holds_ids,
-        columnar_id_blocks,
-        columnar_classes,
+        _names(".fa", ".fasta", ".fna", ".ffn", ".faa", ".fas", ".fastq", ".fq"),
+        sequence_records,
+        tokenizer="characters",
     ),
-    Format(_SEQUENCES, sequence_records, tokenizer="characters"),
     Format((".bin", ".npy"), None, False, lambda path, field: True, map_id_blocks),
 )
 
@@ -171,11 +176,11 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
 
 
 def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
-    """Read token ids of documents that have any, and their labels, many documents at once.
+    """Read token ids of documents that have any, and their groups, many documents at once.
 
     Args:
         path: path of a file that `holds_ids`.
-        fields: columns of ids and labels, of a table.
+        fields: columns of ids and groups, of a table.
         stream: how a stream is cut into documents.
         log: receives the column, and the number of rows without ids.
 
@@ -185,9 +190,10 @@ def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterat
     one: Any = find_format(path)  # callers check the format
     for block, labels in one.id_blocks(path, fields, stream, log):
         is_full = block.lengths > 0
+        groups = None
         if labels is not None:
-            labels = [*itertools.compress(labels, is_full.tolist())]
-        yield block.chosen(is_full), labels
+            groups = [group_name(x, path) for x in itertools.compress(labels, is_full.tolist())]
+        yield block.chosen(is_full), groups
 
 
 def list_within_memory(items: Iterable[_T], size: Callable[[_T], int], *, what: str) -> list[_T]:

@@ -58,10 +58,8 @@ def tfds_records(
     """
     kind = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("fileFormat")
     if kind != "array_record":
-        raise InputError(
-            f"{path} holds {kind} files; build the dataset with file_format='array_record', or "
-            "convert it by tfds convert_format"
-        )
+        remedy = "build the dataset with file_format='array_record', or tfds convert_format"
+        raise InputError(f"{path} holds {kind} files; {remedy}")
     with readable(path, Exception):
         source = _builder(path).as_data_source(_split(path))
     return source_records(source, path, progress)

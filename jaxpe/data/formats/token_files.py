@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.errors import InputError, reason
+from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
-from jaxpe.data.tokens.ragged import Ragged, equally_long
+from jaxpe.data.tokens.ragged import Ragged
 
+_SAVE = "save the ids as integers [documents, n] or [tokens] with numpy.save"
 _AT_ONCE = 2**22  # ids per read
 _LOOKED_AT = 2**20  # numbers that are looked at
 _HIGH = 32  # the upper halves of ids below two million
@@ -50,14 +51,13 @@ def map_id_blocks(
     Raises:
         InputError: a damaged file, or ids that are no integers.
     """
-    with readable(path, Exception):  # NumPy's parser of headers raises errors of many types
+    # NumPy's parser of headers, which are Python, raises errors of many types.
+    with readable(path, Exception):
         open_regular(path).close()
-        ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream, log)
+        is_npy = path.lower().endswith(".npy")
+        ids = np.lib.format.open_memmap(path, mode="r") if is_npy else _map_raw(path, stream, log)
         if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
-            raise InputError(
-                f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
-                "[tokens] with numpy.save"
-            )
+            raise InputError(f"{path} holds {ids.dtype} of shape {ids.shape}; {_SAVE}")
         n = ids.shape[1] if ids.ndim == 2 else 1
         rows = max(1, _AT_ONCE // max(1, n))
         parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
@@ -68,48 +68,18 @@ def map_id_blocks(
         yield from ((block, None) for block in blocks)
 
 
-def is_npy_matrix(path: str) -> bool:
-    """Whether a file is a .npy of rows, not of one stream, or a damaged .npy."""
-    if not path.lower().endswith(".npy"):
-        return False
-    try:
-        return map_npy(path).ndim != 1
-    except InputError:  # which the reader of matrices raises again
-        return True
-
-
-def map_npy(path: str) -> np.ndarray:
-    """Map the array of a .npy file into memory; its header is checked against its size."""
-    try:
-        open_regular(path).close()
-        return np.lib.format.open_memmap(path, mode="r")
-    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
-    except Exception as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{path} cannot be read as an array of numbers: {reason(error)}; "
-            "save one rectangular integer array [documents, n] with numpy.save"
-        ) from error
-
-
 def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     """Map the ids of a .bin: ids alone, or behind the header of llm.c."""
     size = os.path.getsize(path)
     header = np.fromfile(path, "u1", _LLM_C_HEADER).tobytes()
     if header.startswith(_LITDATA):
-        raise InputError(
-            f"{path} is a file of LitData ({_LITDATA.decode()}), not of ids alone; save its ids as "
-            "an array [tokens] with numpy.save"
-        )
+        raise InputError(f"{path} is a file of LitData; {_SAVE}")
     number = int.from_bytes(header[:4], "little") if len(header) == _LLM_C_HEADER else 0
     start = _LLM_C_HEADER if number in _LLM_C else 0
     dtype = _LLM_C.get(number) or _megatron_type(path) or _raw_type(path, stream, log)
     if (size - start) % np.dtype(dtype).itemsize:
-        raise InputError(
-            f"{path} has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}; "
-            "check that it is complete, and pass the `vocab_size` of its tokenizer"
-        )
+        fault = f"has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}"
+        raise InputError(f"{path} {fault}; pass its `vocab_size`, or a complete file")
     return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
 
 
@@ -123,8 +93,7 @@ def _megatron_type(path: str) -> str | None:
     mark, _, code = _MEGATRON.unpack(content.ljust(_MEGATRON.size, b"\0"))
     if mark != _MEGATRON_MARK or code not in _MEGATRON_TYPES:
         raise InputError(
-            f"{index} does not say a type of integers as Megatron writes it; save the ids as an "
-            "array [tokens] with numpy.save, or move this file away"
+            f"{index} does not say a type of integers as Megatron does; move it away, or {_SAVE}"
         )
     return _MEGATRON_TYPES[code]
 
@@ -152,17 +121,17 @@ def _are_halves(low: np.ndarray, high: np.ndarray) -> bool:
 
 def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
     """Documents of a stream."""
-    rest: np.ndarray | None = None
+    rest = np.zeros(0, np.uint8)
     for part in parts:
-        part = part if rest is None or not len(rest) else np.concatenate([rest, part])
+        part = np.concatenate([rest, part]) if len(rest) else part
         if stream.separator is None:
             end = len(part) // stream.length * stream.length
-            yield equally_long(part[:end], stream.length)
+            yield Ragged(part[:end], np.full(end // stream.length, stream.length, np.int64))
         else:
             is_separator = part == stream.separator
             positions = np.flatnonzero(is_separator)
             end = int(positions[-1]) + 1 if len(positions) else 0
             yield Ragged(part[:end][~is_separator[:end]], np.diff(positions, prepend=-1) - 1)
         rest = part[end:]
-    if rest is not None:
+    if len(rest):
         yield Ragged(rest, np.array([len(rest)], np.int64))

@@ -56,20 +56,15 @@ class Pretrained(NamedTuple):
     def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids that the model's post-processor puts before and after a document."""
         if not self.model.num_special_tokens_to_add(False):
-            raise InputError(
-                f"{self.path} adds no special tokens to a document; leave `special` out, "
-                "or pass a tokenizer with [CLS] and [SEP]"
-            )
+            raise InputError(f"{self.path} adds no special tokens; leave `special` out")
         tokenizers = require("tokenizers", extra="data")
         # A document of one token by another tokenizer, since this one may lack any letter.
         document = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a")).encode("a")
         with _library_errors(f"{self.path} cannot add special tokens", "leave `special` out"):
             encoding = self.model.post_process(document)
         if max(encoding.ids) >= len(self.tokens):
-            raise InputError(
-                f"{self.path} adds id {max(encoding.ids)}, but its vocabulary has "
-                f"{len(self.tokens)}; pass a complete tokenizer"
-            )
+            fault = f"adds id {max(encoding.ids)}, but its vocabulary has {len(self.tokens)}"
+            raise InputError(f"{self.path} {fault}; pass a complete tokenizer")
         at = encoding.special_tokens_mask.index(0)
         return tuple(encoding.ids[:at]), tuple(encoding.ids[at + 1 :])
 
@@ -107,9 +102,8 @@ def _file_text(path: Path) -> str:
         if beginning.match(content):
             raise InputError(
                 f"{path} is a {kind} model; pass the tokenizer.json or .gguf of its model, or copy "
-                f"it as tokenizer.model into an empty folder, where {_CONVERT} (with the packages "
-                "sentencepiece and protobuf; for tiktoken, with tiktoken, and right if the model "
-                "splits words as GPT-4 does)"
+                f"it as tokenizer.model into an empty folder, where {_CONVERT} (tiktoken: right if "
+                "the model splits words as GPT-4 does)"
             )
     return decoded(content, str(path))
 
@@ -126,10 +120,8 @@ def model_tokenizer_file(path: Path) -> Path:
     for file in files:
         if file.is_file():
             return file
-    raise InputError(
-        f"{folder} holds no tokenizer.json, vocab.txt or .gguf; put one there, or pass one as "
-        f"`tokenizer`; {_CONVERT}"
-    )
+    fault = f"{folder} holds no tokenizer.json, vocab.txt or .gguf"
+    raise InputError(f"{fault}; pass one as `tokenizer`; {_CONVERT}")
 
 
 def _tokenizer_file(tokenizer: Source) -> Path:
@@ -137,10 +129,8 @@ def _tokenizer_file(tokenizer: Source) -> Path:
     if path.is_dir():
         return model_tokenizer_file(path)
     if not path.exists():
-        raise InputError(
-            f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass words, characters, "
-            "bytes, or the path of a tokenizer.json, a vocab.txt or a .gguf"
-        )
+        names = "words, characters, bytes, or the path of a tokenizer.json, vocab.txt or .gguf"
+        raise InputError(f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass {names}")
     return path
 
 
@@ -151,9 +141,7 @@ def _wordpiece(path: Path, text: str) -> Any:
     pieces = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     ids = {piece: i for i, piece in enumerate(pieces)}
     if "[UNK]" not in ids:
-        raise InputError(
-            f"{path} has no line [UNK]; pass the vocab.txt of a BERT model, or a tokenizer.json"
-        )
+        raise InputError(f"{path} has no line [UNK]; pass the vocab.txt of a BERT model")
     special = [token for token in _BERT_SPECIAL if token in ids]
     # An uncased vocabulary has no capitals outside its special tokens.
     uncased = all(piece == piece.lower() for piece in ids.keys() - special)

@@ -79,11 +79,3 @@ def joined(parts: Sequence[Ragged]) -> Ragged:
     values = [part.values for part in parts] or [np.zeros(0, np.int32)]
     lengths = [part.lengths for part in parts] or [np.zeros(0, np.int64)]
     return Ragged(np.concatenate(values), np.concatenate(lengths))
-
-
-def equally_long(values: Integer[np.ndarray, " ids"], length: int) -> Ragged:
-    """Ragged array of sequences of one length; raises `ValueError` if the last is shorter."""
-    number, rest = divmod(len(values), length)
-    if rest:
-        raise ValueError(f"{len(values)} ids do not divide into rows of {length}")
-    return Ragged(values, np.full(number, length, np.int64))

@@ -3,14 +3,16 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.memory import check_bytes
 from jaxpe.data.corpora.corpus import TokenCorpus
-from jaxpe.data.formats.token_files import map_npy
 from jaxpe.data.tokens.ragged import Ragged
-from jaxpe.data.tokens.tokenizers import check_length, id_corpus, tokenizer_of_ids
+from jaxpe.data.tokens.tokenizers import (
+    Tokenizer,
+    check_length,
+    padded_corpus,
+    tokenizer_of_ids,
+)
 from jaxpe.data.tokens.vocabulary import LARGEST_VOCABULARY
 
 
@@ -29,40 +31,45 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
     >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
     (5, 'id 4', 3)
     """
-    check_length(length)
-    array = _id_matrix(ids, name)
-    documents, n = array.shape
-    rows = Ragged(array.reshape(-1), np.full(documents, n))
-    return id_corpus(name, rows, tokenizer_of_ids(vocab_size=int(array.max()) + 1), length=length)
-
-
-def read_ids(path: str, *, length: int | None) -> TokenCorpus:
-    """Read token ids `[documents, n]` from a `.npy` file."""
-    array = map_npy(path)
-    size = array.size * array.itemsize
-    check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
-    return tokens_from_ids(np.array(array), name=path, length=length)
-
-
-def _id_matrix(ids: Any, name: str) -> Integer[np.ndarray, "documents n"]:
-    """Array of valid ids; raises `InputError` for anything else."""
     try:
         array = np.asarray(ids)
     except ValueError as error:
         raise InputError(f"{name} is ragged; pad it to one integer array [documents, n]") from error
-    if array.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {array.dtype}, not token ids; pass one array of integers")
-    if array.ndim != 2:
-        raise InputError(f"{name} has shape {array.shape}; pass ids of shape [documents, n]")
-    if len(array) < 2 or array.shape[1] == 0:
-        raise InputError(
-            f"{name} has shape {array.shape}; pass at least two documents of one token"
-        )
-    for index in (array.argmax(), array.argmin()):
-        row, column = divmod(int(index), array.shape[1])
-        if not 0 <= array[row, column] < LARGEST_VOCABULARY:
+    if array.dtype.kind not in "iu" or array.ndim != 2:
+        fault = f"{name} holds {array.dtype} of shape {array.shape}, not token ids"
+        raise InputError(f"{fault}; pass one array of integers [documents, n]")
+    documents, n = array.shape
+    return corpus_from_ids(Ragged(array.reshape(-1), np.full(documents, n)), name, length=length)
+
+
+def corpus_from_ids(
+    ids: Ragged, name: str, *, tokenizer: Tokenizer | None = None, length: int | None
+) -> TokenCorpus:
+    """Corpus from documents of token ids, truncated and padded to one length as in `tokenize`.
+
+    Args:
+        ids: token ids.
+        name: name in reports and error messages.
+        tokenizer: tokenizer that made the ids; default: as many ids as the largest one needs.
+        length: number of positions.
+
+    Raises:
+        InputError: fewer than two documents, or ids outside the vocabulary.
+
+    >>> corpus_from_ids(Ragged(np.array([4, 2, 7]), np.array([2, 1])), "ids", length=None).ids
+    array([[4, 2],
+           [7, 0]], dtype=int32)
+    """
+    check_length(length)
+    if len(ids) < 2 or not len(ids.values):
+        fault = f"{name} holds {len(ids)} documents and {len(ids.values)} ids"
+        raise InputError(f"{fault}; pass at least two documents, as an array [documents, n]")
+    for index in (ids.values.argmax(), ids.values.argmin()):
+        if tokenizer is None and not 0 <= ids.values[index] < LARGEST_VOCABULARY:
+            document = np.searchsorted(np.cumsum(ids.lengths), index, side="right")
             raise InputError(
-                f"{name}: id {array[row, column]} at row {row}, position {column} is not in 0 to "
+                f"{name}: id {ids.values[index]} of document {document} is not in 0 to "
                 f"{LARGEST_VOCABULARY - 1:,}; renumber the tokens that occur, without padding"
             )
-    return array
+    tokenizer = tokenizer or tokenizer_of_ids(vocab_size=int(ids.values.max()) + 1)
+    return padded_corpus(name, tokenizer, ids, length)

@@ -137,7 +137,7 @@ def tokenize(
     rows = _all_rows(opened, corpus.documents, progress)
     if not len(rows.values):
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
-    tokens = _padded_corpus(corpus.name, opened, rows, length)
+    tokens = padded_corpus(corpus.name, opened, rows, length)
     choices = [*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else [])]
     choices += tokens.choices
     if vocabulary_occurs(name):
@@ -153,7 +153,7 @@ def tokenize(
     )
 
 
-def _padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | None) -> TokenCorpus:
+def padded_corpus(name: str, opened: Tokenizer, rows: Ragged, length: int | None) -> TokenCorpus:
     """Corpus of encoded documents, truncated and padded to one length."""
     lengths, choices = opened.added + rows.lengths, ()
     if length is None:
@@ -211,10 +211,7 @@ def open_tokenizer(
     name = os.fspath(tokenizer)
     grows = vocabulary_occurs(name)
     if special and (grows or name == "bytes"):
-        raise InputError(
-            f"the tokenizer {name!r} has no special tokens; leave `special` out, or pass a "
-            "vocab.txt or tokenizer.json"
-        )
+        raise InputError(f"the tokenizer {name!r} has no special tokens; leave `special` out")
     if vocabulary is not None and not grows:
         raise InputError(f"{name} has a fixed vocabulary; leave `vocabulary` out")
     if grows:
@@ -249,10 +246,8 @@ def tokenizer_of_ids(
     """
     name = os.fspath(tokenizer)
     if vocabulary_occurs(name):
-        raise InputError(
-            f"{name} are made from text, and the documents are ids already; pass the vocab.txt or "
-            "tokenizer.json that made them as `tokenizer`, or `tokenizer=ids` and `vocab_size`"
-        )
+        remedy = "pass the file that made them as `tokenizer`, or `tokenizer=ids` and `vocab_size`"
+        raise InputError(f"{name} are made from text, and the documents are ids already; {remedy}")
     if name == "ids":
         if vocab_size is None:
             raise InputError("`tokenizer=ids` does not set the number of ids; pass `vocab_size`")
@@ -263,13 +258,6 @@ def tokenizer_of_ids(
         raise InputError(f"{name} has a fixed vocabulary; leave `vocab_size` out")
     opened = open_tokenizer(tokenizer, special=special)
     return opened._replace(rows=_unchanged, prefix=(), suffix=(), choices=())
-
-
-def id_corpus(
-    name: str, rows: Any, opened: Tokenizer, *, length: int | None, **fields: Any
-) -> TokenCorpus:
-    """Corpus of documents of ids, truncated and padded to one length as in `tokenize`."""
-    return _padded_corpus(name, opened, ragged(rows), length)._replace(**fields)
 
 
 def _unchanged(rows: Any, length: int | None) -> Ragged:
@@ -341,10 +329,8 @@ def _padded_ids(
     ids, mask = rows.padded(length - opened.added)
     size, lowest, highest = len(opened.tokens), ids.min(initial=0), ids.max(initial=0)
     if mask.any() and (lowest < 0 or highest >= size):  # a growing vocabulary starts empty
-        raise InputError(
-            f"a document has id {lowest if lowest < 0 else highest}, and {opened.name} has "
-            f"{size:,}; pass the tokenizer that made the ids, or a larger `vocab_size`"
-        )
+        fault = f"id {lowest if lowest < 0 else highest}, and {opened.name} has {size:,}"
+        raise InputError(f"a document has {fault}; pass its tokenizer, or a larger `vocab_size`")
     ids = ids.astype(np.int32, copy=False)
     if not opened.added:
         return ids, mask

@@ -45,10 +45,10 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
     runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
     share = sum(runs.values()) / max(1, sum(sizes.values()))
     if share > 0.5:
+        longest = quoted(max(runs, key=sizes.__getitem__))
         raise InputError(
-            f"{name}: {100 * share:.0f} % of it is in runs without spaces that are longer than "
-            f"words, such as {quoted(max(runs, key=sizes.__getitem__))}; pass "
-            "`tokenizer=characters`, or `tokenizer=words` to use each run as a word"
+            f"{name}: {100 * share:.0f} % of it is in runs longer than words, such as {longest}; "
+            "pass `tokenizer=characters`, or `tokenizer=words` to use each run as a word"
         )
 
 
@@ -146,10 +146,8 @@ class _Fixed(dict[str, int]):
 
     def __missing__(self, token: str) -> int:
         if self._unknown is None:
-            raise InputError(
-                f"{quoted(token)} is not in the vocabulary; include these documents in the "
-                f"vocabulary, or end it with {UNKNOWN}"
-            )
+            remedy = f"add it, or end the vocabulary with {UNKNOWN}"
+            raise InputError(f"{quoted(token)} is not in the vocabulary; {remedy}")
         return self._unknown
 
 
