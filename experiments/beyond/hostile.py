@@ -1,7 +1,7 @@
 """Hostile input to every command and reader: how much is answered, and what is not.
 
 Damaged, crafted and odd input with fixed seeds: options out of range, files of text and of ids,
-exported corpora, folders of counts, of runs and of extrapolations, tokenizers, models, special
+folders of counts, of runs and of extrapolations, tokenizers, models, special
 files, array functions on degenerate arrays. Each is tried in a process of its own. "Answered" is
 exit status 2 (or `InputError`) with one line, "right" a result that is checked where a second way
 to it exists; "slow" was stopped at its limit of time; "wrong" is all else: a traceback, a signal,
@@ -23,7 +23,7 @@ from tests.hardening.surroundings import sources, surroundings
 PRELOADED = (
     "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
     "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
-    "jaxpe.training", "jaxpe.data.tokens.batches", "matplotlib.figure", "jinja2",
+    "jaxpe.training", "matplotlib.figure", "jinja2",
     "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",
 )  # fmt: skip
 ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}

@@ -187,7 +187,7 @@ def other_ways(shards: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
     yield "resumed", again
 
 
-def of_other_shards(texts: list[str], folder: Path) -> StoredCounts:
+def of_other_shards(texts: Sequence[Any], folder: Path) -> StoredCounts:
     """The same documents in 7 shards, shuffled."""
     order = np.random.default_rng(0).permutation(len(texts))
     (folder / "other").mkdir()

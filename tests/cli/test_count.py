@@ -186,7 +186,7 @@ BAD = {
     "column": (("T", "--text-field", "body"), "no column 'body'"),
     "group of lines": (
         ("A", "--group-field", "by"),
-        "has no columns; leave --group-field out",
+        "leave --group-field out",
     ),
     "group column": (("T", "--group-field", "by"), "no column 'by'; pass one of 'n', 'text' as"),
 }

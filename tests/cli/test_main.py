@@ -128,7 +128,7 @@ BAD = {
     ),
     "undecodable bytes": (_write_text("a.txt", b"fine\nbad \xff\n"), (), "line 2"),
     "float ids": (_write_ids(np.ones((4, 3))), (), "float"),
-    "NaN": (_write_ids(np.full((4, 3), np.nan)), (), "NaN"),
+    "NaN": (_write_ids(np.full((4, 3), np.nan)), (), "float64"),
     "negative ids": (_write_ids(np.array([[1, 2], [-1, 0]])), (), "-1"),
     "ids beyond any vocabulary": (_write_ids(np.array([[1, 2], [2**40, 0]])), (), str(2**40)),
     "flat ids": (_write_ids(np.arange(9)), (), "[documents, n]"),

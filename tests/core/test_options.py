@@ -22,7 +22,6 @@ REFUSED = [
     ("report --counts c --cohort", "leave --cohort out"),
     ("report --counts c --data-dir .", "leave --data-dir out"),
     ("report --counts c --tokenizer bytes", "leave --tokenizer out"),
-    ("export film.txt out --data-dir .", "--data-dir"),
     ("encodings --about overview --length 1000000000", "--length 1000000000 needs"),
     ("encodings --about overview --dim 1000000000", "--dim 1000000000, "),
     ("encodings --about overview --heads 100000000", "--heads 100000000, "),

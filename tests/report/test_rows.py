@@ -134,7 +134,7 @@ def test_rows_of_counts():
         "documents": "1,200", "tokens": "1,500", "positions": "8 in 2 bins",
         "vocabulary": "3 (words)", "cells in use": "2 of 6 (33 %)",
         "folds": "2, and 5 nulls in 1", "kept together": "documents of the same 'author' in a fold",
-        "column of text": "body", "shards": "2", "column": "body: the only one",
+        "shards": "2", "column of text": "body", "column": "body: the only one",
     }  # fmt: skip
     left_out = [("left out", "1 row without text"), ("left out", "x, 9 bytes: why")]
     assert [*zip(names, values, strict=True)] == [*expected.items(), *left_out]

@@ -1,7 +1,7 @@
 """Counts of corpora larger than memory: a map over shards, and a sum."""
 
 from jaxpe.analysis.counts.cells import Cells, count_documents, sum_cells
-from jaxpe.analysis.counts.job import count, count_shard, tokenizer_and_settings
+from jaxpe.analysis.counts.job import count, tokenizer_and_settings
 from jaxpe.analysis.counts.merge import merge, read_counts
 from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.analysis.counts.settings import CountSettings
@@ -22,7 +22,6 @@ __all__ = [
     "StoredCounts",
     "count",
     "count_documents",
-    "count_shard",
     "is_counted",
     "merge",
     "read_counts",

@@ -27,7 +27,7 @@ class Cells(NamedTuple):
     Attributes:
         numbers: row · 2³¹ + token, ascending, each once; rows are those of all folds of the corpus,
             then those of all folds of each null.
-        counts: how often each was counted.
+        counts: number of times that each was counted.
     """
 
     numbers: Int[np.ndarray, " cells"]
@@ -51,7 +51,7 @@ def count_documents(
     The cells do not depend on the documents beside them in the batch.
 
     Args:
-        texts: at most `batch_size` texts, or ids as `Tokenizer.encode` takes them.
+        texts: documents, at most `batch_size`, or their ids as `Tokenizer.encode` takes them.
         groups: author or source of each document, which then decides its fold; the document
             decides where it is None.
         tokenizer: tokenizer from `open_tokenizer` or `tokenizer_of_ids`.

@@ -191,10 +191,10 @@ def _load_ids(
 ) -> TokenCorpus:
     """Documents of token ids."""
     opened, name = None, source_name(paths)
-    is_known = tokenizer not in (None, DEFAULT_TOKENIZER, "ids")
-    if is_known and "synthetic" not in paths:
-        opened = tokenizer_of_ids(tokenizer, special=special)
-    elif is_known or special:
+    known = None if tokenizer in (DEFAULT_TOKENIZER, "ids") else tokenizer
+    if known is not None and "synthetic" not in paths:
+        opened = tokenizer_of_ids(known, special=special)
+    elif known is not None or special:
         remedy = "leave `tokenizer` and `special` out, or pass the `tokenizer` of ids in files"
         raise InputError(f"{name} holds token ids; {remedy}")
     check_length(length)

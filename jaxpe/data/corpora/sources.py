@@ -16,6 +16,7 @@ from jaxpe.data.corpora.corpus import Source, Sources, as_sources
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.stdlib import stdlib_documents
 from jaxpe.data.formats.columns import (
+    TEXT,
     Fields,
     ReadLog,
     Row,
@@ -199,7 +200,7 @@ def read_documents(
 ) -> list[Row]:
     """Read the rows of all paths whose text is not blank, within memory."""
     chosen, name = chosen_fields(paths, fields, log), source_name([*paths])
-    if chosen.text != fields.text:
+    if chosen.text not in (fields.text, TEXT):
         progress.say(f"{name}: the texts are of the column {quoted(str(chosen.text))}")
 
     def rows() -> Iterator[Row]:
