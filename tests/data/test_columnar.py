@@ -114,7 +114,7 @@ def test_two_columns_of_one_name(tmp_path):
     table = pa.table([["a", "b"], ["c", "d"]], names=["text", "text"])
     with pa.ipc.new_stream(tmp_path / "x.arrow", table.schema) as writer:
         writer.write_table(table)
-    fails(tmp_path / "x.arrow", '"text" exists 2 times')
+    fails(tmp_path / "x.arrow", "several columns are named")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -356,7 +356,7 @@ def test_a_semicolon_in_a_text_and_commas_of_tables_by_semicolon(tmp_path):
 
 HEADERS = {
     "numbers": ("0,The fog comes\n1,on cat feet\n0,it sits\n", r"line 1 .*names? columns"),
-    "document": ("This is the very first review here\nfine\n", r"line 1 .*`text_field`"),
+    "document": ("This is the very first review here\nfine\n", r"line 1 .*begin the file"),
     "comment": ("# exported by X, on Monday\nlabel,text\n1,good\n", r"line 1 "),
     "title": ("Report of films\n\nlabel,text\n1,good\n", r"line 3: 2 fields.*above the header"),
     "twice": ("label,text\n1,a\n0,b\nlabel,text\n1,a\n", r"line 4 is a header again"),

@@ -125,8 +125,8 @@ np.savez(NPZ, np.ones((2, 2), int))
         (npy(named(dtype="<m8[s]"), bytes(48)), r"holds timedelta64\[s\]"),
         (npy(named("(True, 3)"), IDS), "cannot be read: "),
         (npy(named(), IDS, (9, 0)), r"format version"),
-        (b"PK\x03\x04" + bytes(100), "cannot be read: "),
-        (NPZ.getvalue(), "cannot be read: "),
+        (b"PK\x03\x04" + bytes(100), "is a zip archive"),
+        (NPZ.getvalue(), "is a zip archive"),
         (b"", "cannot be read: "),
     ],
 )

@@ -333,3 +333,41 @@ def test_published_splits(tmp_path):
     assert held_out_split(["sst2", "imdb"]) is None
     (tmp_path / "test-0.txt").write_text("to be\n")
     assert held_out_split(str(tmp_path)) is None  # nothing to train on
+
+
+SPLITS = {
+    "digits": ("train0", "test0"),
+    "sets": ("trainset", "testset"),
+    "camel": ("enTrain", "enTest"),
+    "data": ("TrainingData", "TestData"),
+    "both words": ("train_test_split_train", "train_test_split_test"),
+    "folds": ("dev_train", "dev_test"),
+}
+
+
+@pytest.mark.parametrize("names", SPLITS.values(), ids=SPLITS)
+def test_splits_by_the_names_that_people_give(tmp_path, names):
+    for name in names:
+        (tmp_path / f"{name}.txt").write_text(f"a text of {name}\nanother\n")
+    assert [Path(x).stem for x in source_paths(tmp_path)] == [names[0]]
+
+
+def test_a_missing_shard_is_named_and_notes_are_no_documents(tmp_path):
+    for number in (0, 2):
+        (tmp_path / f"train-0000{number}-of-00003.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(InputError, match="2 of 3 files"):
+        source_paths(tmp_path)
+    (tmp_path / "train-00001-of-00003.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "README.txt").write_text("about the data\n")
+    assert len(source_paths(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.bin", "a.parquet"])
+def test_pointers_of_git_lfs_and_archives_are_no_data(tmp_path, name):
+    for content, message in (
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
+        (b"PK\x03\x04" + bytes(60), "zip archive"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            source_paths(tmp_path / name)

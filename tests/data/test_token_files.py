@@ -11,9 +11,9 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats import token_files
-from jaxpe.data.formats.columns import ReadLog
+from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.table import holds_ids
-from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.formats.token_files import Stream, map_id_blocks
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
@@ -268,3 +268,25 @@ def test_ids_beyond_the_vocabulary_are_refused(ids, size, message):
 def test_tokenizers_of_ids_that_are_none(options, message):
     with pytest.raises(InputError, match=message):
         tokenizer_of_ids(**options)
+
+
+def test_a_separator_that_does_not_occur_is_named(tmp_path):
+    np.arange(1, 60, dtype="<u2").tofile(tmp_path / "a.bin")
+    log = ReadLog()
+    blocks = [*map_id_blocks(str(tmp_path / "a.bin"), Fields(None, None), Stream(0, 8, 99), log)]
+    assert sum(len(ids) for ids, _ in blocks) == 1
+    assert [choice.setting for choice in log.choices] == ["separator"]
+
+
+def test_a_header_of_llm_c_states_the_number_of_ids(tmp_path):
+    header = np.zeros(256, "<u4")
+    header[:3] = 20240520, 1, 9
+    path = tmp_path / "a.bin"
+    for number, is_whole in ((9, True), (8, False)):
+        path.write_bytes(header.tobytes() + np.arange(number, dtype="<u2").tobytes())
+        read = map_id_blocks(str(path), Fields(None, None), Stream(None, 3, 99), ReadLog())
+        if is_whole:
+            assert sum(len(ids) for ids, _ in read) == 3
+        else:
+            with pytest.raises(InputError, match="header says 9"):
+                list(read)

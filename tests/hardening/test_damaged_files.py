@@ -180,7 +180,8 @@ def test_ids(tmp_path):
         if tokens is not None:
             read += 1
             expected = np.load(io.BytesIO(changed))
-            np.testing.assert_array_equal(tokens.ids, expected)
+            # A row of one id is padded to the smallest length.
+            np.testing.assert_array_equal(tokens.ids[tokens.mask], expected.reshape(-1))
     assert read > 0
 
 

@@ -21,7 +21,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash, locked_folder
 from jaxpe._core.json_values import from_json, parse_json, read_small, seal, to_json
 from jaxpe._core.memory import cores
-from jaxpe._core.options import Choice
+from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.cells import Cells, batch_size, count_documents, sum_cells
 from jaxpe.analysis.counts.merge import sum_files
@@ -95,7 +95,12 @@ def count(
         text_field=chosen_fields(paths, named, log).text,
         tokenizer=options.tokenizer or usual_tokenizer(paths),
     )
-    is_ids = options.tokenizer == "ids" or hold_ids(paths, options.text_field)
+    is_ids = hold_ids(paths, options.text_field)
+    if options.tokenizer == "ids" and not is_ids:
+        raise InputError(
+            f"{paths[0]} holds text, not token ids; pass another `tokenizer`, or write the ids as "
+            "lists of integers into a .parquet"
+        )
     tokenizer, settings = tokenizer_and_settings(options, is_ids=is_ids)
     if not (shards := shards[options.part :: options.parts]):
         raise InputError(f"{len(paths)} shards have no `part` {options.part}; pass fewer `parts`")
@@ -147,6 +152,7 @@ def tokenizer_and_settings(
     if is_ids:
         _refuse(options, "the documents are token ids", "vocab", "max_vocab")
         tokenizer = tokenizer_of_ids(name, vocab_size=options.vocab_size, special=special)
+        check_range("separator", options.separator, least=0, most=len(tokenizer.tokens) - 1)
     else:
         _refuse(options, "the documents are text, not token ids", "vocab_size", "separator")
         if not vocabulary_occurs(name):

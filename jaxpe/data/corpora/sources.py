@@ -55,6 +55,13 @@ _HELD_OUT = ("validation", "valid", "val", "dev", "eval", "test")
 _ROWS, _ROWS_PER_FILE = 1000, 10  # least numbers of first rows that decide the column of text
 _SHARD = re.compile(r"[-_]\d+(-of-\d+)?(-[0-9a-f]{16})?$")  # as in train-00000-of-00002
 _COMPRESSED = re.compile("(" + "|".join(map(re.escape, COMPRESSED)) + ")$")
+_OTHER_FILES = {
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file by git lfs pull",
+    b"PK\x03\x04": "a zip archive, such as an .xlsx or a .pt; save the data in another format",
+    b"%PDF-": "a PDF; save its text",
+}
+# Files beside the data: notes, and caches that `map` of Hugging Face datasets leaves.
+_NO_DATA = re.compile(r"(?i:readme|licen[cs]e|notice|changelog)\.txt|cache-\w+\.arrow")
 _ROW_BYTES = 200  # bytes of a row without its text
 _NAMES = 3  # names of sources that the name of a corpus lists
 
@@ -234,6 +241,7 @@ def find_splits(path: str) -> dict[str, list[str]]:
     if len({find_format(file) for file in files}) > 1:
         names = listed([*map(file_name, files)])
         raise InputError(f"{path} holds several kinds of files ({names}); pass a pattern of one")
+    _check_shards(files)
     words = {file: _split_word(file) for file in files}
     if len({*words.values()} - {None}) < 2:  # the word may be part of a title
         words = dict.fromkeys(files)
@@ -248,7 +256,22 @@ def find_splits(path: str) -> dict[str, list[str]]:
 def _data_files(folder: str) -> list[str]:
     """Files of known kinds in a folder, also links and pipes, which are refused when read."""
     inside = sorted(glob.glob(os.path.join(glob.escape(folder), "*")))
-    return [file for file in inside if not os.path.isdir(file) and find_format(file)]
+    files = [file for file in inside if not os.path.isdir(file) and find_format(file)]
+    return [file for file in files if not _NO_DATA.fullmatch(file_name(file))] or files
+
+
+def _check_shards(files: Iterable[str]) -> None:
+    """Raise `InputError` where names such as train-00000-of-00002 show that a file is missing."""
+    shards: dict[tuple[str, str], set[str]] = {}
+    for file in files:
+        if found := re.match(r"(.*?)[-_.](\d+)-of-(\d+)\b", file):
+            shards.setdefault((found[1], found[3]), set()).add(found[2])
+    for (stem, total), numbers in shards.items():
+        if len(numbers) < int(total):
+            raise InputError(
+                f"{stem}: {len(numbers)} of {int(total)} files are there; fetch the others, or "
+                "pass a pattern of these"
+            )
 
 
 def _nested_folders(folder: str) -> list[str]:
@@ -263,8 +286,10 @@ def _nested_folders(folder: str) -> list[str]:
 
 def _split_word(file: str) -> str | None:
     """Usual name of a split within the name of a file; None without one."""
-    words = re.split(r"[\W_]+", file_name(file).lower().replace("training", TRAIN))
-    return next((word for word in words if word in (TRAIN, *_HELD_OUT)), None)
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=\d)", "_", file_name(file))
+    words = [re.sub("(ing|set|data)$", "", x) for x in re.split(r"[\W_]+", parted.lower())]
+    # The last one: train_test_split_test holds the test split.
+    return next((word for word in reversed(words) if word in (TRAIN, *_HELD_OUT)), None)
 
 
 def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
@@ -302,7 +327,7 @@ def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
     """Files of a split of a file or folder."""
     splits = find_splits(path)
     if split not in splits:
-        remedy = f"pass one of them, or as source the file of {split!r}"
+        remedy = f"pass one of them, or its path, such as {next(iter(splits.values()))[0]}"
         raise InputError(f"{path} has no split {split!r}, but {listed([*splits])}; {remedy}")
     if len(splits) > 1 and split == TRAIN:
         name, files = next((name, files) for name, files in splits.items() if name != split)
@@ -322,8 +347,12 @@ def _check_kind(path: str) -> None:
     if is_tfds(path):
         return
     if os.path.exists(path) and find_format(path):
-        with readable(path, OSError):
-            return open_regular(path).close()
+        with readable(path, OSError), open_regular(path) as file:
+            head = file.read(64)
+        for mark, what in _OTHER_FILES.items():
+            if head.startswith(mark):
+                raise InputError(f"{path} is {what}")
+        return
     fault = f"{path}: unknown kind of file" if os.path.exists(path) else f"no such file: {path}"
     if os.path.isdir(path):
         fault = f"{path} is a folder without files to read"

@@ -52,6 +52,9 @@ def columnar_records(
     """
     with _open_table(path) as table:
         names = table.schema.names
+        for name in columns or names:
+            if names.count(name) > 1:
+                raise InputError(f"{path}: several columns are named {quoted(name)}; rename them")
         names = names if columns is None else [name for name in columns if name in names]
         rows = enumerate(_rows(table.checked(names), names))
         for number, row in progress.track(rows, f"Reading {file_name(path)}", total=table.rows):

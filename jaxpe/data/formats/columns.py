@@ -154,7 +154,7 @@ def chosen_column(
     if usual is None and (len(held) != 1 or is_unclear):
         raise InputError(
             f"{where}: it is not clear which column holds the {what}: {_shown(columns)}; pass the "
-            f"name of one as `text_field`{_advice(where, others)}"
+            f"name of a column of strings as `text_field`{_advice(where, others)}"
         )
     kind = "strings" if what == "text" else "lists of integers"
     why = f"the only one with {kind}" if usual is None else "its usual name"
@@ -173,7 +173,8 @@ def null_text(where: str, column: str, detail: str) -> InputError:
 def missing_column(where: str, columns: Sequence[str], name: str, argument: str) -> InputError:
     """Error about a column that does not exist."""
     return InputError(
-        f"{where}: no column {quoted(name)}; pass one of {listed(columns)} as `{argument}`"
+        f"{where}: no column {quoted(name)}; pass one of {listed(columns)} as `{argument}` (a key "
+        "that only later rows have needs `skip_nulls`, too)"
     )
 
 

@@ -64,7 +64,7 @@ def csv_records(
                 f"{location}: {len(row)} fields, but the header names {len(header)}: "
                 f"{listed(header)}{marks}; make them equal, and put nothing above the header"
             )
-        if len(row) > 1 and row[0] in names and sorted(map(str.strip, row)) == names:
+        if row[0] in names and sorted(map(str.strip, row)) == names:
             raise InputError(f"{location} is a header again; remove it: {listed(row)}")
         yield location, dict(zip(header, row, strict=True))
 
@@ -82,7 +82,7 @@ def _check_header(path: str, header: list[str], columns: Sequence[str]) -> None:
     if any(is_number(x) or len(x) > _LONGEST_NAME or x.startswith("# ") for x in header):
         raise InputError(
             f"{where(path, 1)} does not seem to name columns: {listed(header)}; begin the file "
-            "with a line such as text,label, or pass one of these names as `text_field`"
+            "with a line such as text,label"
         )
 
 

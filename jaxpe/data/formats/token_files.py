@@ -62,7 +62,7 @@ def map_id_blocks(
         rows = max(1, _AT_ONCE // max(1, n))
         parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
         if ids.ndim == 1:
-            blocks = _cut(parts, stream)
+            blocks = _cut(parts, stream, log)
         else:
             blocks = (Ragged(x.reshape(-1), np.full(len(x), n, np.int64)) for x in parts)
         yield from ((block, None) for block in blocks)
@@ -72,7 +72,9 @@ def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     """Map the ids of a .bin: ids alone, or behind the header of llm.c."""
     size = os.path.getsize(path)
     header = np.fromfile(path, "u1", _LLM_C_HEADER).tobytes()
-    if header.startswith(_LITDATA):
+    index = os.path.join(os.path.dirname(path), "index.json")
+    is_chunk = os.path.basename(path).startswith("chunk-") and os.path.isfile(index)
+    if header.startswith(_LITDATA) or is_chunk:
         raise InputError(f"{path} is a file of LitData; {_SAVE}")
     number = int.from_bytes(header[:4], "little") if len(header) == _LLM_C_HEADER else 0
     start = _LLM_C_HEADER if number in _LLM_C else 0
@@ -80,7 +82,10 @@ def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     if (size - start) % np.dtype(dtype).itemsize:
         fault = f"has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}"
         raise InputError(f"{path} {fault}; pass its `vocab_size`, or a complete file")
-    return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
+    ids = np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
+    if start and len(ids) != (stated := int.from_bytes(header[8:12], "little")):
+        raise InputError(f"{path} has {len(ids):,} ids, and its header says {stated:,}")
+    return ids
 
 
 def _megatron_type(path: str) -> str | None:
@@ -119,9 +124,9 @@ def _are_halves(low: np.ndarray, high: np.ndarray) -> bool:
     return len(high) > 0 and bool(are_small or not high.any())
 
 
-def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
+def _cut(parts: Iterator[np.ndarray], stream: Stream, log: ReadLog) -> Iterator[Ragged]:
     """Documents of a stream."""
-    rest = np.zeros(0, np.uint8)
+    rest, is_cut = np.zeros(0, np.uint8), False
     for part in parts:
         part = np.concatenate([rest, part]) if len(rest) else part
         if stream.separator is None:
@@ -130,8 +135,12 @@ def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
         else:
             is_separator = part == stream.separator
             positions = np.flatnonzero(is_separator)
+            is_cut = is_cut or len(positions) > 0
             end = int(positions[-1]) + 1 if len(positions) else 0
             yield Ragged(part[:end][~is_separator[:end]], np.diff(positions, prepend=-1) - 1)
         rest = part[end:]
+    if stream.separator is not None and not is_cut:
+        why, how = "it does not occur: the file is one document", "pass the id between documents"
+        log.choose(Choice("separator", str(stream.separator), why, how))
     if len(rest):
         yield Ragged(rest, np.array([len(rest)], np.int64))
