@@ -267,7 +267,7 @@ def test_options_that_cannot_be(corpus, tmp_path, changes, message):
         ({"devices": 1000}, "`devices` is 1000, but"),
         ({"model": ModelConfig(dim=9, heads=2)}, "dim 9 does not divide by num_heads 2"),
         ({"batch_size": 100}, "the 90 documents"),
-        ({"source": "stdlib", "task": "classify"}, "stdlib has no labels"),
+        ({"source": "stdlib", "task": "classify"}, "stdlib has no columns"),
         ({"label_field": "class", "task": "classify"}, "no column 'class'"),
     ],
 )
