@@ -375,7 +375,7 @@ def _params_and_positions(encoding: Any) -> tuple[Any, np.ndarray]:
 
 def configurations(materials: Materials, *, seed: int, number: int) -> Attempts:
     """Rotary configurations of released models, of which values are others or are moved."""
-    stored = Path(__file__).parents[1] / "analysis" / "rope"
+    stored = Path(__file__).parents[1] / "plans"
     released = [
         json.dumps(config).encode()
         for name in ("published.json", "reported.json")
