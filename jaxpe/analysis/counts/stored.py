@@ -141,13 +141,16 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     >>> read_counts(folder).counts.documents.item()
     8
     """
-    settings, numbers, counts = stored.header.settings, [], []
-    tables = (x.reshape(-1, *x.shape[-2:]) for x in (stored.table, stored.nulls))
-    for start, table in enumerate(itertools.chain(*tables)):
+    rows, table_and_nulls = stored.header.settings.rows, (stored.table, stored.nulls)
+    size = sum(map(np.count_nonzero, table_and_nulls))
+    cells = Cells(np.empty(size, np.int64), np.empty(size, stored.table.dtype))
+    start = first = 0  # filled in place: a corpus may have more cells than half of memory holds
+    for table in itertools.chain(*(x.reshape(-1, *x.shape[-2:]) for x in table_and_nulls)):
         row, token = np.nonzero(table != 0)  # of booleans, which is faster
-        numbers.append((start * settings.rows + row) * STRIDE + token)
-        counts.append(table[row, token])
-    cells = Cells(np.concatenate(numbers), np.concatenate(counts))
+        filled = slice(start, start + len(row))
+        cells.numbers[filled] = (first + row) * STRIDE + token
+        cells.counts[filled] = table[row, token]
+        start, first = start + len(row), first + rows
     write_part(CountPart(stored.header, cells), counts_file(directory))
     return Path(directory)
 
@@ -163,8 +166,10 @@ def write_part(part: CountPart, path: str | os.PathLike[str]) -> None:
     texts = {"header": {"format": _FORMAT, **to_json(header)}, "tokens": tokens}
     arrays = {name: np.frombuffer(json.dumps(x).encode(), np.uint8) for name, x in texts.items()}
     numbers = part.cells.numbers
-    index = numbers - numbers // STRIDE * (STRIDE - len(tokens))  # row · vocabulary + token
-    steps = np.diff(index, prepend=0)
+    steps = numbers // STRIDE
+    steps *= len(tokens) - STRIDE
+    steps += numbers  # row · vocabulary + token
+    steps[1:] = np.diff(steps)
     for name, values in (("steps", steps), ("counts", part.cells.counts)):
         smallest = np.min_scalar_type(values.max(initial=0)).newbyteorder("<")
         arrays[name] = values.astype(smallest)
@@ -201,8 +206,9 @@ def _check(part: CountPart) -> None:
         (not all(isinstance(x, str) for x in header.tokens), "a token is no text"),
         (sum(x.documents for x in header.shards) != header.documents, "documents of no shard"),
         (len(numbers) != len(counts), "not one count for each cell"),
+        (numbers.min(initial=0) < 0, "a cell lies outside the tables"),
         (numbers.max(initial=0) >= settings.table_rows * STRIDE, "a cell lies outside the tables"),
-        (np.any(np.diff(numbers, prepend=-1) < 1), "a cell is there twice"),
+        (np.any(numbers[1:] <= numbers[:-1]), "a cell is there twice"),
         (counts.min(initial=1) < 1, "a count is not positive"),
     ):
         if is_wrong:
