@@ -1,7 +1,10 @@
-"""Ranges of options, checked before anything is read."""
+"""Options of jobs: what several share, stated once; their ranges; their command line."""
 
+import dataclasses
 import re
-from typing import NamedTuple
+import shlex
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 
@@ -72,3 +75,94 @@ class Choice(NamedTuple):
     value: str
     why: str
     how: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """Documents, and how they are read.
+
+    Attributes:
+        source: stdlib, synthetic, sst2, imdb, or one or several paths and patterns (in quotes) of
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
+            .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
+            fields; rename a .tsv to have it read so.
+        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
+            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
+            characters for FASTA and FASTQ.
+        length: number of positions; from the corpus or the model when absent.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and count them.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        seed: random seed.
+    """
+
+    source: str | tuple[str, ...] = "stdlib"
+    tokenizer: str | None = None
+    length: int | None = None
+    text_field: str | None = None
+    skip_nulls: bool = False
+    data_dir: Path | None = None
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model that is read.
+
+    Attributes:
+        model: folder of a model or of a training run, or a name on the Hugging Face hub.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
+    """
+
+    model: str | None = None
+    revision: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Output:
+    """Files of a page.
+
+    Attributes:
+        out: folder for the page, its numbers, tables and figures.
+        figures: format of the figures in files, besides the SVG of the page.
+        style: style of the figures in files; paper for the columns of a paper.
+    """
+
+    out: Path = Path("report")
+    figures: Literal["svg", "png", "pdf"] = "svg"
+    style: Literal["screen", "paper"] = "screen"
+
+
+def command_line(command: str, options: Any, *, positional: tuple[str, ...] = ("source",)) -> str:
+    """Command line with the options of a job that differ from their defaults, for a shell.
+
+    Args:
+        command: name of the command.
+        options: dataclass of its options.
+        positional: names of options that have no flag.
+
+    >>> command_line("report", Source(source="my films.tsv", length=40, skip_nulls=True))
+    "jaxpe report 'my films.tsv' --length 40 --skip-nulls"
+    """
+    words, flags = ["jaxpe", command], []
+    for name, value in _changed(options).items():
+        values = [str(x) for x in (value if isinstance(value, tuple) else (value,))]
+        if name in positional:
+            words += values
+        elif isinstance(value, bool):
+            flags.append(f"--{'no-' * (not value)}{name.replace('_', '-')}")
+        else:
+            flags += [f"--{name.replace('_', '-')}", *values]
+    return shlex.join(words + flags)
+
+
+def _changed(options: Any, prefix: str = "") -> dict[str, Any]:
+    """Options that differ from their defaults; names of nested ones have a dot."""
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            changed |= _changed(value, f"{prefix}{field.name}.")
+        elif value != field.default:
+            changed[prefix + field.name] = value
+    return changed

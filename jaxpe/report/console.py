@@ -1,0 +1,64 @@
+"""A page on a console, readable at 80 columns."""
+
+from typing import TYPE_CHECKING, Any
+
+from jaxpe._core.errors import require
+from jaxpe.report.findings import Page, Table, findings_table
+from jaxpe.report.numbers import visible
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def show(page: Page, *, tables: int = 3) -> None:
+    """Print a page: its findings, its first tables, and what to do.
+
+    Args:
+        page: page of a result.
+        tables: number of tables to print; folded sections are left to the files.
+
+    Raises:
+        MissingExtraError: without the extra `report`.
+
+    >>> show(page(result))  # doctest: +SKIP
+    """
+    text = require("rich.text", extra="report").Text
+    console = require("rich.console", extra="report").Console()
+    opened = [section for section in page.sections if not section.folded]
+    findings = [*page.lead, *(each for section in opened for each in section.findings)]
+    console.print(text(f"{visible(page.title, limit=200)}\n{visible(page.about, limit=400)}"))
+    shown = [table for section in opened for table in section.tables][:tables]
+    for table in ([findings_table(findings, "")] if findings else []) + shown:
+        console.print(rich_table(table))
+    for finding in findings:
+        if finding.sentence:
+            console.print(text(f"{finding.name}: {finding.sentence}"))
+    if page.steps:
+        console.print(text("\nWhat to do"))
+    for finding in page.steps:
+        console.print(text(visible(finding.todo, limit=2000)))
+        if finding.paste:  # a command that was broken into lines would be pasted as two
+            console.print(text(f"    {visible(finding.paste, limit=4000)}"), soft_wrap=True)
+
+
+def rich_table(table: Table) -> "rich.table.Table":
+    """A rich table. Cells are `Text`, not markup, so a corpus named "[red]" stays a name.
+
+    >>> rich_table(Table("Sizes", ["corpus", "tokens"], [("a", "12")])).row_count
+    1
+    """
+    text: Any = require("rich.text", extra="report").Text
+    box = require("rich.box", extra="report").SIMPLE_HEAD
+    make = require("rich.table", extra="report").Table
+    used = [
+        index for index, name in enumerate(table.header)
+        if index == 0 or any(row[index] for row in table.rows)
+    ]  # fmt: skip
+    shown = make(title=text(table.title) if table.title else None, box=box, padding=(0, 1, 0, 0))
+    for index in used:
+        shown.add_column(text(table.header[index]), justify="right" if index else "left")
+    for row in table.rows:
+        shown.add_row(
+            *(text(visible(row[index], limit=400) if row[index] else "") for index in used)
+        )
+    return shown
