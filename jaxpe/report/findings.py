@@ -53,7 +53,7 @@ class Finding(NamedTuple):
         if isinstance(self.value, str):
             return self.value, "", self._compared()
         write, unit = _WRITE.get(self.unit, number), self.unit * (self.unit not in _WRITE)
-        value, low, high = write(self.value), "", ""
+        value, low, high = write(float(self.value)), "", ""
         if math.isfinite(self.low + self.high):
             value, low, high = interval_texts(self.value, self.low, self.high, write)
         ends = f"{low} to {high}" if low != high else low

@@ -9,7 +9,7 @@ import numpy as np
 from jaxpe.analysis.corpora import LEVEL, ComparedCorpus, ComparedPair, CorporaComparison
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import name_list, number, percent
-from jaxpe.report.pages import page
+from jaxpe.report.writing import page
 
 
 @page.register

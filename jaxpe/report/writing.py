@@ -27,7 +27,17 @@ from jaxpe.report.numbers import visible
 
 # Module of the page of each result, imported for a result of it: some bring Flax.
 _MODULES = {
+    "AuditResult": "audit",
     "CorporaComparison": "compared_corpora",
+    "CorpusResult": "corpus",
+    "ExtrapolationResult": "extrapolation",
+    "InspectionComparison": "compared_inspections",
+    "InspectResult": "inspect",
+    "PropertyTable": "encodings",
+    "ReportComparison": "compared_reports",
+    "RopeAnalysis": "rope",
+    "RunComparison": "compared_runs",
+    "TrainedRun": "training",
 }
 _PLAIN = re.compile(r"[<>≤~]?\s?[−+-]?[\d.,]+.*|n/a|–|-|")  # cells that are aligned to the right
 
@@ -50,7 +60,7 @@ def page(result: Any) -> Page:
     if name not in _MODULES:
         known = ", ".join(_MODULES)
         raise TypeError(f"{name} has no page: pass a result of a job, such as {known}")
-    importlib.import_module(f"jaxpe.report.{_MODULES[name]}")  # registers it
+    importlib.import_module(f"jaxpe.report.pages.{_MODULES[name]}")  # registers it
     return page.dispatch(type(result))(result)
 
 

@@ -1,0 +1,1 @@
+"""Pages of results, one module a job; `jaxpe.report.page` imports the one it needs."""
