@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from jaxpe._core.options import Output
 from jaxpe.cli.parsing import option
 
+
 class Command(NamedTuple):
     """A command of `jaxpe`, an entry of commands.toml.
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.corpora import DEFAULT_DIM
+from jaxpe._core.results import load_result
+from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
+from jaxpe.cli.commands import load
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 
 
@@ -45,61 +47,40 @@ def compare(options: CompareOptions, *, progress: Progress = SILENT) -> Any:
     Traceback (most recent call last):
     jaxpe.InputError: a holds no run: there is no config.json; pass the folder of one
     """
-    kinds = [_kind(folder) for folder in options.runs]
+    marks = {kind: file for kind, (file, _) in _KINDS.items()}
+    kinds = [
+        # Without a mark, a run: its reader says what is missing.
+        next((kind for kind, file in marks.items() if (folder / file).is_file()), "a run")
+        for folder in options.runs
+    ]
     for folder, kind in zip(options.runs, kinds, strict=True):
         if kind != kinds[0]:
             raise InputError(
                 f"{options.runs[0]} holds {kinds[0]}, but {folder} holds {kind}; pass folders of "
                 "one kind"
             )
-    _, compared = _KINDS[kinds[0] if kinds else _RUN]
+    _, compared = _KINDS[kinds[0] if kinds else "a run"]
     return compared(options, progress)
 
 
 def _counts(options: CompareOptions, progress: Progress) -> Any:
-    from jaxpe.analysis.corpora import compare_counts
-
-    return compare_counts(
-        options.runs,
-        dim=options.mds_dim,
-        permutations=options.permutations,
-        seed=options.seed,
-        progress=progress,
-    )
-
-
-def _reports(options: CompareOptions, progress: Progress) -> Any:
-    from jaxpe.analysis.reports import compare_reports
-
-    return compare_reports(options.runs)
+    settings = {"dim": options.mds_dim, "permutations": options.permutations, "seed": options.seed}
+    return compare_counts(options.runs, **settings, progress=progress)
 
 
 def _inspections(options: CompareOptions, progress: Progress) -> Any:
-    from jaxpe._core.results import load_result
-    from jaxpe.analysis.inspect import InspectResult
-    from jaxpe.analysis.inspections import compare_inspections
-
-    found = [load_result(InspectResult, folder / "inspect.json") for folder in options.runs]
-    return compare_inspections(found)
-
-
-def _runs(options: CompareOptions, progress: Progress) -> Any:
-    from jaxpe.analysis.comparison import compare_runs
-
-    return compare_runs(options.runs)
+    kind = load("jaxpe.analysis.inspect:InspectResult")
+    found = [load_result(kind, folder / "inspect.json") for folder in options.runs]
+    return load("jaxpe.analysis.inspections:compare_inspections")(found)
 
 
 # File that marks a folder of each kind, and what compares such folders.
-_RUN = "a run"
 _KINDS: dict[str, tuple[str, Callable[[CompareOptions, Progress], Any]]] = {
     "counts": ("counts.npz", _counts),
-    "a report": ("report.json", _reports),
+    "a report": (
+        "report.json",
+        lambda o, _: load("jaxpe.analysis.reports:compare_reports")(o.runs),
+    ),
     "an inspection": ("inspect.json", _inspections),
-    _RUN: ("config.json", _runs),
+    "a run": ("config.json", lambda o, _: load("jaxpe.analysis.comparison:compare_runs")(o.runs)),
 }
-
-
-def _kind(folder: Path) -> str:
-    """Kind of the contents of a folder; a run, whose reader says what is missing, if unknown."""
-    marks = (kind for kind, (file, _) in _KINDS.items() if (folder / file).is_file())
-    return next(marks, _RUN)

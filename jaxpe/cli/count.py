@@ -11,7 +11,8 @@ from jaxpe.analysis.counts import CountOptions, count, merge
 from jaxpe.cli.commands import options_class
 from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import plain, with_flags
-from jaxpe.report import page, show
+from jaxpe.report.console import show
+from jaxpe.report.writing import page
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

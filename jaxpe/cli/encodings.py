@@ -9,9 +9,9 @@ from jaxpe._core.json_values import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
 from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import plain
-from jaxpe.report import page, show
+from jaxpe.report.console import show
 from jaxpe.report.latex import latex_table
-from jaxpe.report.writing import csv_table, markdown_table
+from jaxpe.report.writing import csv_table, markdown_table, page
 
 _WRITERS = {"markdown": markdown_table, "latex": latex_table, "csv": csv_table}
 

@@ -30,6 +30,9 @@ _MODULES = {  # that each extra installs
     "report": ("matplotlib.figure", "jinja2"),
     "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
+_REPORTED = (
+    InputError, MissingExtraError, OSError, MemoryError, FloatingPointError, RuntimeError,
+)  # fmt: skip
 _MEMORY_MESSAGE = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
 )
@@ -53,16 +56,11 @@ def _run_with_errors(words: list[str]) -> None:
         sys.stdout.flush()  # raises for output that cannot be written, before the exit code is set
     except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         _drop_output()
-    except LostProcessError as error:
-        _fail(str(error), code=2, leave=os._exit)  # at a usual exit JAX waits for it, and aborts
-    except (InputError, MissingExtraError, OSError) as error:
-        _fail(str(error), code=2)
-    except MemoryError as error:
-        _fail(_MEMORY_MESSAGE.format(error), code=2)
-    except FloatingPointError as error:  # training diverged: the input is not at fault
-        _fail(str(error), code=1)
-    except RuntimeError as error:
-        _fail(_machine_message(error), code=2)
+    except _REPORTED as error:
+        # At a usual exit JAX waits for a process that is lost, and aborts.
+        leave = os._exit if isinstance(error, LostProcessError) else sys.exit
+        # Training that diverged is no fault of the input.
+        _fail(_message(error), leave, code=1 if isinstance(error, FloatingPointError) else 2)
     except SystemExit as stop:  # after --help, and for options that cannot be parsed
         if isinstance(stop.__context__, BrokenPipeError):  # raised by Rich, for a closed pipe
             return _drop_output()
@@ -122,17 +120,20 @@ def _import_jax() -> None:
         raise InputError(f"{error}; correct or unset it (variables set: {settings})") from error
 
 
-def _machine_message(error: RuntimeError) -> str:
-    """Message of JAX about memory or devices; other errors are raised."""
+def _message(error: BaseException) -> str:
+    """What is wrong and what to do; an error that is a fault of the program is raised."""
     text = str(error)
-    if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
-        return _MEMORY_MESSAGE.format(text.splitlines()[0])
+    full = any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory"))
+    if isinstance(error, MemoryError) or (full and isinstance(error, RuntimeError)):
+        return _MEMORY_MESSAGE.format(text.partition("\n")[0])
+    if not isinstance(error, RuntimeError):
+        return text
     if any(words in text for words in ("Unable to initialize backend", "Unknown backend")):
         return f"{text}; correct or unset JAX_PLATFORMS and JAX_DEFAULT_DEVICE"
     raise error
 
 
-def _fail(message: str, *, code: int, leave: Callable[[int], Any] = sys.exit) -> None:
+def _fail(message: str, leave: Callable[[int], Any], *, code: int) -> None:
     """Print one line on standard error."""
     try:
         sys.stdout.flush()

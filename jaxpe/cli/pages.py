@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe.cli.commands import COMMANDS, command_of, load
 from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import plain, with_flags
+from jaxpe.report import console, writing
 
 _LARGEST_HASHED = 1 << 30  # bytes
 
@@ -38,13 +38,13 @@ def run_to_page(options: Any, words: Sequence[str]) -> None:
 def write(result: Any, options: Any, words: Sequence[str], **style: Any) -> Path:
     """Write the page of a result, with the command, the date and the hashes of the data."""
     style = style or {"figures": options.figures, "style": options.style}
-    return report.write(result, options.out, run=run_sentences(options, words), **style)
+    return writing.write(result, options.out, run=run_sentences(options, words), **style)
 
 
 def show(result: Any, options: Any, out: Path | None, started: float) -> None:
     """Print the page of a result, its path and the seconds since the start."""
-    page = report.page(result)
-    report.show(with_flags(page, type(options)))
+    page = writing.page(result)
+    console.show(with_flags(page, type(options)))
     if out is not None:
         seconds = time.monotonic() - started
         print(f"\nPage: {out / page.name}.html   ({seconds:.0f} s)")

@@ -7,14 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from jaxpe._core.checkpoints import newest_checkpoint
-from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
-from jaxpe._core.options import command_line
-from jaxpe._core.processes import one_line_process_errors, run_on_first_process
 from jaxpe.analysis.training_run import read_run
 from jaxpe.cli.commands import options_class
 from jaxpe.cli.console import Lines
@@ -22,15 +17,8 @@ from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.pages import show, write
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.training import TrainConfig, load_config, train
-from jaxpe.training.config import (
-    MACHINE,
-    SIDES,
-    differences,
-    encoding_entries,
-    is_longer,
-    read_config,
-)
-from jaxpe.training.run import CHECKPOINTS
+from jaxpe.training.config import CONFIG, SIDES, encoding_entries
+from jaxpe.training.processes import one_line_process_errors, run_on_first_process
 
 
 def run(options: Any, words: Sequence[str]) -> None:
@@ -72,34 +60,12 @@ def read_options(options: Any, words: Sequence[str]) -> TrainConfig:
     return local_model_options(plain(changed, TrainConfig), "pretrained")
 
 
-def resume_command(config: TrainConfig) -> str:
-    """Command that resumes a run, with the options that its saved configuration lacks."""
-    # Modules are imported only if the command line names them, never from a file.
-    named = {side: name for side in SIDES if ":" in (name := getattr(config, side) or "")}
-    machine = {name: getattr(config, name) for name in MACHINE}
-    return command_line("train", TrainConfig(out=config.out, resume=True, **machine, **named))
-
-
 def _resume_message(config: TrainConfig | None, words: Sequence[str]) -> str:
     """Message about an interrupted run: the command that resumes it, or starts again."""
-    same = shlex.join(["jaxpe", "train", *words])
-    if config is None:  # options were being read
-        return f"To start again: {same}"
-    if not _holds_run(config, config.out):
-        return f"Nothing is saved yet. To start again: {same}"
-    again = same if config.resume else resume_command(config)
-    if newest_checkpoint(config.out / CHECKPOINTS) is None:
-        return f"No step is saved yet. To start again: {again}"
-    return f"To go on: {again}"
-
-
-def _holds_run(config: TrainConfig, folder: Path) -> bool:
-    """Whether a folder holds the run of a configuration, or a shorter one that it extends."""
-    try:
-        saved = read_config(folder)
-    except InputError:
-        return False
-    return is_longer(config, saved) or not differences(config, saved)
+    again = shlex.join(["jaxpe", "train", *words])
+    if config is None or not (config.out / CONFIG).is_file():
+        return f"Nothing is saved yet. To start again: {again}"
+    return f"To go on: {again}{'' if config.resume else ' --resume'}"
 
 
 def _keep_freed_memory() -> None:
