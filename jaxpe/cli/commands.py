@@ -26,7 +26,7 @@ class Command(NamedTuple):
         run: instead of `job`, function of the options, and of the words of the command line, that
             shows everything itself.
         positional: options without a flag.
-        out: default of `--out`; "" where the options have their own, or no folder is written.
+        out: default of `--out` of a command with a job.
         resumes: whether the job takes its folder too, where the same command goes on.
         extras: extras of `pip install` that it needs.
         jax: whether it imports JAX.
@@ -82,8 +82,6 @@ def _for_help(
             else:
                 hint = option(field.name, hint, positional=field.name in positional)
             fields.append((field.name, hint, made))
-    for extra, default in defaults.items():
-        fields.append((extra, option(extra, type(default), positional=False), default))
     made = dataclasses.make_dataclass(name, fields, bases=(*bases, kind), kw_only=True, frozen=True)
     made.__doc__ = kind.__doc__
     return made

@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.counts import CountOptions, count, merge
@@ -13,6 +12,20 @@ from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import plain, with_flags
 from jaxpe.report.console import show
 from jaxpe.report.writing import page
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FolderOptions(CountOptions):
+    """Count the tokens at each position of any number of documents, and write the counts.
+
+    Each shard is counted by itself, and `counts.npz` is their sum. Run the same command again to
+    resume: shards with a file in the folder `shards` are not counted again. It may be deleted.
+
+    Attributes:
+        out: folder for the counts.
+    """
+
+    out: Path = Path("counts")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +46,7 @@ class MergeOptions:
     weights: tuple[int, ...] = ()
 
 
-def count_sources(options: Any, words: Sequence[str]) -> None:
+def count_sources(options: FolderOptions, words: Sequence[str]) -> None:
     """Count, and print what was counted."""
     started = time.monotonic()
     with Lines(type(options)) as lines:

@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from jaxpe._core.json_values import to_json
+from jaxpe._core.options import Output
 from jaxpe.cli.pages import show, write
 from jaxpe.cli.parsing import plain
 from jaxpe.plans import RopeOptions, explain_rope
@@ -17,20 +17,16 @@ NOT_JUDGED = 3  # exit code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExplainOptions(RopeOptions):
+class ExplainOptions(Output, RopeOptions):
     """Explain what each layer of a model does with positions, and where programs disagree.
 
     Attributes:
         json: print only the result, as JSON.
         out: folder to write rope.html, rope.json and figures to.
-        figures: format of the figures in files, besides the SVG of the page.
-        style: style of the figures in files; paper for the columns of a paper.
     """
 
     json: bool = False
-    out: Path | None = None
-    figures: Literal["svg", "png", "pdf"] = "svg"
-    style: Literal["screen", "paper"] = "screen"
+    out: Path | None = None  # type: ignore[assignment]
 
 
 def explain(options: ExplainOptions, words: Sequence[str]) -> None:

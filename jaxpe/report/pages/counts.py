@@ -1,44 +1,45 @@
-"""Page of stored counts: how much was counted and left out."""
+"""Page of counts, for the console of `jaxpe count` and `jaxpe merge`."""
 
 import numpy as np
 
 from jaxpe.analysis.counts import StoredCounts
-from jaxpe.report.findings import Page, Section, Table
-from jaxpe.report.numbers import percent, plural
+from jaxpe.report.findings import Finding, Page, Section, Table
+from jaxpe.report.numbers import plural
 from jaxpe.report.writing import page
 
 
 @page.register
 def counts_page(stored: StoredCounts) -> Page:
-    """Numbers of counted and omitted documents and tokens, and the settings."""
-    header, table = stored.header, stored.table
-    settings = header.settings
-    unreadable = [shard for shard in header.shards if shard.unreadable]
+    """Page of counts: documents, tokens and cells, and what was left out."""
+    header, settings = stored.header, stored.header.settings
+    used = int(np.count_nonzero(stored.table.any(axis=0)))
     cells = settings.rows * settings.vocab_size
-    filled = int(np.count_nonzero(table.any(axis=0)))
-    where, together = f"{settings.length:,}", "copies"
+    shards = [shard for shard in header.shards if not shard.unreadable]
+    left_out = [f"{x.name}, {x.bytes:,} bytes: {x.unreadable}" for x in header.shards
+                if x.unreadable]  # fmt: skip
+    if header.null_texts:
+        left_out = [f"{plural(header.null_texts, 'row')} without text", *left_out]
+    together = "copies"
     if settings.group_field is not None:
         together = f"documents of the same {settings.group_field!r}"
-    if settings.edges is not None:
-        where += f" in {settings.rows:,} bins"
-    choices = [(x.setting, f"{x.value}: {x.why}") for x in header.choices]
+    bins = "" if settings.edges is None else f" in {settings.rows:,} bins"
     rows = [
-        ("documents", f"{header.documents:,}"),
-        ("tokens", f"{int(np.sum(table, dtype=np.int64)):,}"),
-        ("positions", where),
+        ("positions", f"{settings.length:,}{bins}"),
         ("vocabulary", f"{settings.vocab_size:,} ({settings.tokenizer})"),
-        ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
         ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
         ("kept together", f"{together} in a fold"),
-        ("shards", f"{len(header.shards) - len(unreadable):,}"),
+        *([("column of text", header.text_field)] if header.text_field else []),
+        *((choice.setting, f"{choice.value}: {choice.why}") for choice in header.choices),
+        *(("left out", text) for text in left_out),
     ]
-    if header.text_field and "column of text" not in dict(choices):
-        rows.append(("column of text", header.text_field))
-    rows += choices
-    if header.null_texts:
-        rows.append(("left out", f"{plural(header.null_texts, 'row')} without text"))
-    rows += [("left out", f"{x.name}, {x.bytes:,} bytes: {x.unreadable}") for x in unreadable]
-    shown = Table("Counts", ("of", "number or choice"), rows)
-    return Page("counts", "Counts", plural(header.documents, "document"), sections=[
-        Section("Counts", tables=[shown]),
-    ])  # fmt: skip
+    return Page(
+        name="counts",
+        title=f"Counts of {plural(len(shards), 'shard')}",
+        about=f"tokenizer {settings.tokenizer}",
+        lead=[
+            Finding("documents", header.documents, unit="count"),
+            Finding("tokens", int(stored.table.sum(dtype=np.int64)), unit="count"),
+            Finding("cells in use", used, unit="count", reference=cells, against="of"),
+        ],
+        sections=[Section("Settings", tables=[Table("Settings", ("setting", "value"), rows)])],
+    )
