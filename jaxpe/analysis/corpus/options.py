@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, check_range
+from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, Source, check_range
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
@@ -34,20 +34,12 @@ _BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
+class CorpusOptions(Source):
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, one or several paths and patterns (in quotes) of
-            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
-            .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
-            fields; rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
-        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
-            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
-            characters for FASTA and FASTQ.
-        length: number of positions; from the corpus when absent (at most 128).
         align: number of tokens before the site at which the documents are aligned, or "middle". The
             token at the site is position 0, those before it are −1, −2, ...; of longer documents
             the `length` positions around the site are read.
@@ -55,42 +47,25 @@ class CorpusOptions:
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
-        model: folder of a BERT or MPNet or its name on the Hugging Face hub, or folder of a
-            training run, whose position vectors are compared too; the corpus is read with its
-            tokenizer and special tokens.
-        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: number of halvings of the corpus, over which the geometry of position is averaged.
         cohort: leave out documents that end before the last position, so that all positions are of
             the same documents.
         limit: largest number of documents; of more, a random sample by `seed` is read.
-        seed: random seed.
-        text_field: column or key with the text, in files with columns.
         group_field: column or key with the author, source or whatever documents share that are not
             independent of each other.
-        skip_nulls: leave out rows whose text is null or missing, and count them.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
-    source: str | tuple[str, ...] = "stdlib"
     counts: Path | None = None
-    tokenizer: str | None = None
-    length: int | None = None
     align: int | Literal["middle"] | None = None
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
-    model: Path | None = None
-    revision: str | None = None
     special: bool = False
     splits: int = DEFAULT_SPLITS
     cohort: bool = False
     limit: int | None = None
-    seed: int = 0
-    text_field: str | None = None
     group_field: str | None = None
-    skip_nulls: bool = False
-    data_dir: Path | None = None
 
 
 def check_options(options: CorpusOptions) -> None:
@@ -98,25 +73,12 @@ def check_options(options: CorpusOptions) -> None:
     check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
     check_range("limit", options.limit, least=2)
     scored_entries(options.encodings)
-    if options.model is not None and options.tokenizer is not None:
-        raise InputError("`model` has its own tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
         return
     for field in fields(CorpusOptions):  # a command adds its own, such as `out`
         if field.name not in _BESIDE_COUNTS and getattr(options, field.name) != field.default:
             raise InputError(f"`counts` fixes what was read; leave `{field.name}` out")
-
-
-def given_options(options: CorpusOptions) -> dict[str, str]:
-    """Options besides source and counts that differ from their defaults, as text; True is empty."""
-    given = {}
-    for field in fields(CorpusOptions):
-        value = getattr(options, field.name)
-        if field.name not in ("source", "counts") and value != field.default:
-            text = " ".join(value) if isinstance(value, tuple) else str(value)
-            given[field.name] = "" if value is True else text
-    return given
 
 
 def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
