@@ -37,6 +37,7 @@ _MODULES = {
     "ReportComparison": "compared_reports",
     "RopeAnalysis": "rope",
     "RunComparison": "compared_runs",
+    "StoredCounts": "counts",
     "TrainedRun": "training",
 }
 _PLAIN = re.compile(r"[<>≤~]?\s?[−+-]?[\d.,]+.*|n/a|–|-|")  # cells that are aligned to the right
@@ -115,7 +116,8 @@ def write(
         stale = _earlier_figures(folder) - contents.keys()
         with contextlib.ExitStack() as stack:
             # The first that is entered takes its name last, once all are on the disk: the page.
-            for name, content in reversed((result_files(result, shown.name) | contents).items()):
+            saved = {} if getattr(result, "in_files", False) else result_files(result, shown.name)
+            for name, content in reversed((saved | contents).items()):
                 stack.enter_context(atomic_file(folder / name)).write_bytes(content)
         remove_files(folder, stale)
     return folder / f"{shown.name}.html"
