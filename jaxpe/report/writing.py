@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import jaxpe
@@ -179,7 +180,7 @@ def markdown(page: Page) -> str:
             parts += [f"**{table.title}**", markdown_table(table)]
             parts += [table.note] if table.note else []
     for finding in page.steps:
-        parts += [finding.todo, *([f"    {finding.paste}"] if finding.paste else [])]
+        parts += [finding.todo, *([indent(finding.paste, "    ")] if finding.paste else [])]
     return "\n\n".join(parts) + "\n"
 
 
