@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import jaxpe
@@ -116,7 +117,8 @@ def write(
         stale = _earlier_figures(folder) - contents.keys()
         with contextlib.ExitStack() as stack:
             # The first that is entered takes its name last, once all are on the disk: the page.
-            for name, content in reversed((result_files(result, shown.name) | contents).items()):
+            saved = {} if getattr(result, "in_files", False) else result_files(result, shown.name)
+            for name, content in reversed((saved | contents).items()):
                 stack.enter_context(atomic_file(folder / name)).write_bytes(content)
         remove_files(folder, stale)
     return folder / f"{shown.name}.html"
@@ -178,7 +180,7 @@ def markdown(page: Page) -> str:
             parts += [f"**{table.title}**", markdown_table(table)]
             parts += [table.note] if table.note else []
     for finding in page.steps:
-        parts += [finding.todo, *([f"    {finding.paste}"] if finding.paste else [])]
+        parts += [finding.todo, *([indent(finding.paste, "    ")] if finding.paste else [])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -23,12 +23,14 @@ def counts_page(stored: StoredCounts) -> Page:
     if settings.group_field is not None:
         together = f"documents of the same {settings.group_field!r}"
     bins = "" if settings.edges is None else f" in {settings.rows:,} bins"
+    chosen = {choice.setting for choice in header.choices}
+    column = [] if "column of text" in chosen else [("column of text", header.text_field or "")]
     rows = [
         ("positions", f"{settings.length:,}{bins}"),
         ("vocabulary", f"{settings.vocab_size:,} ({settings.tokenizer})"),
         ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
         ("kept together", f"{together} in a fold"),
-        *([("column of text", header.text_field)] if header.text_field else []),
+        *(column if header.text_field else []),
         *((choice.setting, f"{choice.value}: {choice.why}") for choice in header.choices),
         *(("left out", text) for text in left_out),
     ]
