@@ -26,7 +26,7 @@ class ComparedFinding(NamedTuple):
         name: name of the finding.
         findings: the finding of each result; None where it has none.
         apart: whether the 95 % intervals of every two results are disjoint; None where fewer than
-            two have an interval.
+            two have an interval, or units differ.
     """
 
     name: str
@@ -59,7 +59,7 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
 
     Args:
         pages: pages of two or more results, from `jaxpe.report.page`.
-        names: names of the results, such as their folders; titles when absent.
+        names: names of the results, such as their folders; of models or titles when absent.
 
     Raises:
         InputError: fewer than two pages, or pages of different jobs.
@@ -83,7 +83,7 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
     strict, _ = _ALIKE.get(kinds[0], ((), ""))
     return FindingsComparison(
         kind=kinds[0],
-        names=[*(names or (each.title for each in pages))],
+        names=[*(names or (each.settings.get("model", each.title) for each in pages))],
         about=[each.about for each in pages],
         rows=rows,
         settings=settings,
@@ -92,13 +92,12 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
 
 
 def _apart(row: Sequence[Finding | None]) -> bool | None:
-    """Whether every two intervals are disjoint; an end may be infinite."""
-    ends = sorted(
-        (float(one.value), one.low, one.high) for one in row
-        if one is not None and not isinstance(one.value, str) and not math.isnan(one.low + one.high)
-    )  # fmt: skip
-    if len(ends) < 2:
+    """Whether every two intervals of one unit are disjoint; an end may be infinite."""
+    found = [one for one in row if one is not None and not math.isnan(one.low + one.high)]
+    units = {one.unit.removesuffix(" or more") for one in found}
+    if len(found) < 2 or len(units) > 1:
         return None
+    ends = sorted((one.value, one.low, one.high) for one in found)
     return all(left[2] < right[1] for left, right in itertools.pairwise(ends))
 
 
