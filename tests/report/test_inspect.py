@@ -366,17 +366,20 @@ def test_findings_have_the_numbers_of_the_result(name):
 
 TABLES = {
     "Keys of heads": [  # weights 1 to 6 times 1 / 7, 0.04 and 0.08
-        ("the first token", "50", "3 of 6", "7.2: 86"), ("the token before", "14", "0 of 6", "7.2: 24"),
+        ("the first token", "50", "3 of 6", "7.2: 86"),
+        ("the token before", "14", "0 of 6", "7.2: 24"),
         ("the token itself", "28", "0 of 6", "7.2: 48"),
     ],
     "Logits by layer": [
-        ("4", "30", "20", "50", "10", "8", "22", "17"), ("7", "50", "40", "70", "25", "20", "56", "42")
+        ("4", "30", "20", "50", "10", "8", "22", "17"),
+        ("7", "50", "40", "70", "25", "20", "56", "42")
     ],
     "Attention by layer": [  # effective keys: means of 2, 5, 10 and of 17, 26, 37
         ("4", "29", "8", "0.25", "5.67", "4"), ("7", "71", "20", "0.625", "26.7", "10")
     ],
     "Sinks, offset and frequencies by layer": [  # norms of the layers 4 and 7 of all eight
-        ("4", "25", "22", "4", "10", "10", "20", "7"), ("7", "62", "56", "7", "20", "25", "50", "17")
+        ("4", "25", "22", "4", "10", "10", "20", "7"),
+        ("7", "62", "56", "7", "20", "25", "50", "17")
     ],
     "Probe by layer": [
         ("before the first layer", "0.20 (0.10 to 0.40)", "3.0"),
