@@ -27,17 +27,16 @@ from jaxpe.analysis.attention.variance import (
     variance_decomposition,
 )
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.averages import document_mean, jackknife
-from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
-from jaxpe.analysis.inspect.model import Trace
-from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
-from jaxpe.analysis.inspect.result import (
+from jaxpe.analysis.inspect.attention_result import (
     AttentionSinks,
     AttentionStage,
-    Means,
     OffsetBaseline,
     RotaryBands,
 )
+from jaxpe.analysis.inspect.averages import Means, document_mean, jackknife
+from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
+from jaxpe.analysis.inspect.model import Trace
+from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
 from jaxpe.analysis.inspect.rotary_bands import SHORT, rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
 from jaxpe.data import TokenCorpus
@@ -112,7 +111,6 @@ def inspect_attention(
         variance=variance,
         share=share,
         overall=overall,
-        shuffled=float(variance.shuffled.mean()),
         offsets=_offset_weights(batches, documents),
         first_by_chance=_equal_weight(sample),
         sink=overall_mean["first"],

@@ -1,15 +1,29 @@
 """Means over documents and jackknifed statistics, with intervals."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import seed_interval
-from jaxpe.analysis.inspect.result import Means
 
 Bounds = tuple[float, float] | None
+
+
+class Means(NamedTuple):
+    """Means over documents with 95 % intervals, arrays of one shape.
+
+    Attributes:
+        mean: mean over documents.
+        low: lower end of the interval; NaN for one document.
+        high: upper end.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 def document_means(

@@ -13,6 +13,7 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
+from jaxpe.analysis.inspect.attention_result import AttentionStage
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
@@ -21,7 +22,6 @@ from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, p
 from jaxpe.analysis.inspect.reach import embedding_reach
 from jaxpe.analysis.inspect.result import (
     AblationStage,
-    AttentionStage,
     EncodingStage,
     GeometryStage,
     InspectFacts,

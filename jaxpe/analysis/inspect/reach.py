@@ -7,9 +7,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.inspect.averages import document_means
+from jaxpe.analysis.inspect.averages import Means, document_means
 from jaxpe.analysis.inspect.flax_model import inspected_model
-from jaxpe.analysis.inspect.result import Means, TextReach
+from jaxpe.analysis.inspect.result import TextReach
 
 _SHORTEST = 16  # tokens
 SHORTEST_TEXT = 4 * _SHORTEST  # two contexts

@@ -4,26 +4,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.results import LargeArray, Seconds
-from jaxpe.analysis.attention.result import Variance
+from jaxpe._core.results import Seconds
 from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.inspect.attention_result import AttentionStage, SpectralStage
+from jaxpe.analysis.inspect.averages import Means
 from jaxpe.plans import RopeAnalysis
 
-Kind = Literal["encoder", "masked", "causal"]
-
-
-class Means(NamedTuple):
-    """Means over documents with 95 % intervals, arrays of one shape.
-
-    Attributes:
-        mean: mean over documents.
-        low: lower end of the interval; NaN for one document.
-        high: upper end.
-    """
-
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+Kind = Literal["encoder", "masked", "causal", "classifier"]
 
 
 class InspectFacts(NamedTuple):
@@ -33,7 +20,7 @@ class InspectFacts(NamedTuple):
         model: name of the folder or file.
         source: corpus.
         kind: "causal" for a decoder with its head, "masked" for an encoder with its head, "encoder"
-            for an encoder without one.
+            for an encoder without one, "classifier" for a run of `jaxpe train` on classes.
         encoding: ways in which positions enter, "learned vectors", "rotary" or "bias", joined by
             " and ".
         layers: blocks.
@@ -53,6 +40,7 @@ class InspectFacts(NamedTuple):
         command: command line of this model and corpus, without options; empty for a live model.
         cut: tokens at which the file of the tokenizer truncates texts, which an inspection does
             not; 0 if it has no such limit.
+        trained: whether the weights differ from their initial values.
     """
 
     model: str
@@ -75,6 +63,7 @@ class InspectFacts(NamedTuple):
     left_out: str = ""
     command: str = ""
     cut: int = 0
+    trained: bool = True
 
 
 class LearnedTable(NamedTuple):
@@ -148,150 +137,6 @@ class GeometryStage(NamedTuple):
     shuffled: Interval
     position_share: Interval | None
     significant: int
-
-
-class AttentionSinks(NamedTuple):
-    """Sinks of attention: keys that most later queries attend to, wherever they are in a row.
-
-    A key j is a sink of a head in a document if its mean weight over later queries exceeds 0.3:
-    Σ_{i>j} a_ij / (n − 1 − j) > 0.3 (Gu et al. 2024, who look at the first key and also count the
-    query i = j). In a model that sees both ways, over all other queries. Keys with fewer than a
-    quarter of the queries are no sinks. Shares are in [0, 1].
-
-    Attributes:
-        rate: share of documents in which a head has a sink, `[layers, heads]`.
-        rate_overall: `rate`, mean over heads, with an interval over documents.
-        weight: weight on sinks, mean over queries as in `AttentionStage`, `[layers, heads]`.
-        weight_overall: `weight`, mean over heads, with an interval over documents.
-        outside: weight that learned sinks take outside of all keys, `[layers, heads]`; 0 for rows
-            of weights that sum to 1.
-        positions: the most frequent positions of sinks in a row, at most five.
-        position_share: share of all sinks that are at these positions.
-        tokens: the most frequent tokens that are sinks, at most five.
-        token_share: share of all sinks that are these tokens.
-        norm: norm of the hidden state of a document's main sink over the median token's,
-            `[layers + 1]`, at the input of each layer and the output of the last; massive
-            activations (Sun et al. 2024) are far above 1. NaN without sinks.
-    """
-
-    rate: np.ndarray
-    rate_overall: Interval
-    weight: np.ndarray
-    weight_overall: Interval
-    outside: np.ndarray
-    positions: np.ndarray
-    position_share: np.ndarray
-    tokens: list[str]
-    token_share: np.ndarray
-    norm: Means
-
-
-class OffsetBaseline(NamedTuple):
-    """Share of the variance of attention weights that a function of the offset alone explains.
-
-    The variance is within rows of text, around equal weights. The function is `offset_baseline`.
-    Noise is removed as in `baseline_share`, so a share may be slightly negative; at most 1.
-
-    Attributes:
-        by_head: share by head, `[layers, heads]`.
-        by_layer: mean over heads, `[layers]`, with intervals by a jackknife over documents.
-        overall: mean over all heads.
-    """
-
-    by_head: np.ndarray
-    by_layer: Means
-    overall: Interval
-
-
-class RotaryBands(NamedTuple):
-    """Use of the rotary frequencies by heads, in bands of wavelengths.
-
-    A pair p of entries has the share E‖q_p‖ E‖k_p‖ / Σ_r E‖q_r‖ E‖k_r‖, with means over the tokens
-    of a document (Barbero et al. 2024). Rotation does not change these norms. Shares of the three
-    bands sum to 1.
-
-    Attributes:
-        wavelengths: wavelength 2π/ω of each pair in tokens, `[pairs]`.
-        edges: the two wavelengths between the bands, 32 tokens and the context, `[2]`.
-        share: share of each band, short to long, `[layers, heads, 3]`.
-        overall: mean over all heads, `[3]`, with intervals over documents.
-    """
-
-    wavelengths: np.ndarray
-    edges: np.ndarray
-    share: np.ndarray
-    overall: Means
-
-
-class AttentionStage(NamedTuple):
-    """Sources of attention logits and targets of attention weights, `[layers, heads]`.
-
-    Weights are over all keys of a row, special tokens included. Averages are over queries at all
-    text positions but the first.
-
-    Attributes:
-        variance: decomposition of the variance of the logits.
-        share: share of the variance that positions explain, mean over heads, by layer, with
-            intervals by a jackknife over groups of documents.
-        overall: share of the variance that positions explain, mean over all heads.
-        shuffled: `overall` with the tokens of each document in random order.
-        offsets: mean weight at offset j − i = −(n − 1) … n − 1 over text positions,
-            `[layers, heads, 2n − 1]`.
-        entropy: entropy of the weights in nats.
-        evenness: entropy divided by its maximum, in [0, 1].
-        distance: mean |i − j| in positions.
-        first: weight on the first token of the row.
-        first_by_chance: weight on the first token if all weights were equal.
-        sink: `first`, mean over all heads, with an interval over documents.
-        special: weight on special tokens; 0 for rows without.
-        special_overall: `special`, mean over all heads, with an interval over documents.
-        dummy: Σ_j min(a_ij, d_ij), a being attention to a document and d to a dummy document of one
-            repeated token, mean over queries and documents.
-        other: overlap with another real document in place of the dummy one.
-        dummy_overall, other_overall: means over all heads, with intervals over documents.
-        dummies: the tokens that dummy documents repeat.
-        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
-            None.
-        sinks: keys that most queries attend to.
-        baseline: share of the weights that the offset alone explains.
-        bands: rotary frequencies that heads use; None without one rotation of all layers.
-    """
-
-    variance: Variance
-    share: Means
-    overall: Interval
-    shuffled: float
-    offsets: LargeArray
-    entropy: np.ndarray
-    evenness: np.ndarray
-    distance: np.ndarray
-    first: np.ndarray
-    first_by_chance: float
-    sink: Interval
-    special: np.ndarray
-    special_overall: Interval
-    dummy: np.ndarray
-    other: np.ndarray
-    dummy_overall: Interval
-    other_overall: Interval
-    dummies: list[str]
-    layers: np.ndarray | None = None
-    sinks: AttentionSinks | None = None
-    baseline: OffsetBaseline | None = None
-    bands: RotaryBands | None = None
-
-    @property
-    def layer_numbers(self) -> list[int]:
-        """Number of each layer among all layers of the model."""
-        return [*range(len(self.first))] if self.layers is None else self.layers.tolist()
-
-    def at_offset(self, offset: int) -> np.ndarray:
-        """Mean weight at an offset j − i, `[layers, heads]`.
-
-        Args:
-            offset: −1 for the token before, 0 for the token itself, 1 for the next.
-        """
-        return self.offsets[..., self.offsets.shape[-1] // 2 + offset]
 
 
 class ProbeStage(NamedTuple):
@@ -503,6 +348,8 @@ class InspectResult(NamedTuple):
         encoding: ways in which positions enter.
         geometry: fit of learned positions to the corpus.
         attention: logits and attention weights.
+        spectral: spectra and parts of the logits, and the value of heads; only where `jaxpe.nn`
+            loads the model.
         probe: linear probe of the position.
         ablation: ablation of positions.
         loss: loss by position.
@@ -515,6 +362,7 @@ class InspectResult(NamedTuple):
     encoding: EncodingStage | None = None
     geometry: GeometryStage | None = None
     attention: AttentionStage | None = None
+    spectral: SpectralStage | None = None
     probe: ProbeStage | None = None
     ablation: AblationStage | None = None
     loss: LossStage | None = None

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from jaxpe.analysis.attention.logit_sums import Rotation
+from jaxpe.analysis.inspect.attention_result import RotaryBands
 from jaxpe.analysis.inspect.averages import document_means
-from jaxpe.analysis.inspect.result import RotaryBands
 
 SHORT = 32  # tokens, the longest wavelength of the first band
 

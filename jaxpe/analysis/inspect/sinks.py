@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe.analysis.inspect.averages import document_mean, document_means
+from jaxpe.analysis.inspect.attention_result import AttentionSinks
+from jaxpe.analysis.inspect.averages import Means, document_mean, document_means
 from jaxpe.analysis.inspect.model import Trace
-from jaxpe.analysis.inspect.result import AttentionSinks, Means
 
 THRESHOLD = 0.3  # mean weight over later queries, after Gu et al. (2024)
 _MOST = 5  # positions, and tokens
