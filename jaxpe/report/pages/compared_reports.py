@@ -20,6 +20,7 @@ def reports_page(result: ReportComparison) -> Page:
     rows = [row for pair in pairs if (row := _difference(result, *pair)).verdict != "not judged"]
     rows.sort(key=lambda row: row.verdict)  # those that differ come first
     names, count = [each.name for each in result.reports], sum(x.verdict == "differs" for x in rows)
+    more = rows[min(count, _ON_TOP) :]
     lead = Finding(
         "findings that differ",
         count,
@@ -53,7 +54,7 @@ def reports_page(result: ReportComparison) -> Page:
         about=f"each compared with {first.name}",
         lead=[lead, *rows[: min(count, _ON_TOP)]],
         sections=(
-            Section("Differences", rows[min(count, _ON_TOP) :]),
+            *([Section("Differences", more)] if more else []),
             Section(
                 "Reports",
                 [
