@@ -15,7 +15,6 @@ import pytest
 from jaxpe._core import hub
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe._core.hub import local_model_options, model_folder, model_name
-from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.nn import trunk
 from jaxpe.plans import RopeOptions
@@ -324,12 +323,6 @@ def test_spectral_and_audit_read_a_name(bert, tmp_path):
     subject = read_subject(options, new_head=False)
     assert (subject.model, trunk(subject.module).config.dim) == ("bert", 32)
     assert read_subject(options).model == "bert, new head"
-
-
-def test_report_reads_a_name(bert, tmp_path):
-    source = str(text(tmp_path / "text.txt"))
-    options = CorpusOptions(source=source, model=Path(bert), length=8, dim=4, splits=2)
-    assert "bert" in {scores.name for scores in analyse(options).encodings}
 
 
 def test_a_run_keeps_the_folder_of_a_commit(command, bert, tmp_path):

@@ -4,16 +4,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, Source, check_range
+from jaxpe._core.options import LARGEST_SIZE, Source, check_range, check_seed
 from jaxpe.analysis.corpus.vectors import scored_entries
-from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
-from jaxpe.data.formats.files import quoted
-from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 from jaxpe.geometry import EmptyPolicy
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
@@ -22,13 +17,6 @@ DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_SPLITS = 10_000  # more splits only take time
 _VECTORS = 16  # tables [n, dim] in memory at once: random encodings and their gradients
-# Smallest and largest value of each number.
-_BOUNDS = {
-    "length": (1, MAX_LENGTH),
-    "dim": (2, LARGEST_SIZE),
-    "splits": (1, MAX_SPLITS),
-    "seed": (0, LARGEST_SEED),
-}
 # Options that apply to stored counts.
 _BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
@@ -70,7 +58,7 @@ class CorpusOptions(Source):
 
 def check_options(options: CorpusOptions) -> None:
     """Raise for options that cannot work, before any computation."""
-    check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
+    check_numbers(options, length=options.length)
     check_range("limit", options.limit, least=2)
     scored_entries(options.encodings)
     if options.counts is None:
@@ -81,36 +69,14 @@ def check_options(options: CorpusOptions) -> None:
             raise InputError(f"`counts` fixes what was read; leave `{field.name}` out")
 
 
-def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
-    """Raise `InputError` for numbers out of range."""
-    numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}
-    for name, (least, most) in _BOUNDS.items():
-        check_range(name, numbers[name], least=least, most=most)
+def check_numbers(options: CorpusOptions, *, length: int | None) -> None:
+    """Raise `InputError` for numbers out of range, at this number of positions."""
+    dim = options.dim
+    check_range("length", length, least=1, most=MAX_LENGTH)
+    check_range("dim", dim, least=2, most=LARGEST_SIZE)
+    check_range("splits", options.splits, least=1, most=MAX_SPLITS)
+    check_seed("seed", options.seed)
     if dim % 2:
         raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
     remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"
     check_bytes(4 * _VECTORS * (length or 2) * dim, what=f"`dim={dim}`", remedy=remedy)
-
-
-def refuse_single_words(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Raise if most documents are one word by the default tokenizer: none has a second position."""
-    single = np.flatnonzero(corpus.mask.sum(axis=1) == 1)
-    chosen = options.tokenizer is None and corpus.tokenizer == DEFAULT_TOKENIZER
-    if chosen and 2 * len(single) > len(corpus.mask):
-        word = corpus.tokens[corpus.ids[single[0], corpus.mask[single[0]]][0]]
-        raise InputError(
-            f"{len(single):,} of {len(corpus.mask):,} documents are one word, such as "
-            f"{quoted(word)}: pass `tokenizer=characters` to read their letters, or "
-            "`tokenizer=words` all the same"
-        )
-
-
-def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Raise for a length beyond every document, unless `empty` is set."""
-    length, longest = options.length, corpus.longest
-    if length is not None and length > longest and options.empty is None:
-        raise InputError(
-            f"`length={length}` is longer than any document (the longest has {longest} tokens): "
-            f"pass `length={longest}` or less, or say by `empty` drop, uniform or zero what the "
-            "empty positions become"
-        )

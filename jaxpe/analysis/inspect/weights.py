@@ -11,10 +11,9 @@ import numpy as np
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
-from jaxpe.analysis.corpus.model import entry_of_table
+from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse_tokens
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.corpus.vectors import widths_of
+from jaxpe.analysis.corpus.vectors import entry_of_table, widths_of
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk
@@ -110,19 +109,19 @@ def table_geometry(
     entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
     analysis = analyse_tokens(
         corpus,
-        dim=_CORPUS_WIDTH,
-        seed=seed,
-        encodings=(entry,),  # pyrefly: ignore
+        CorpusOptions(dim=_CORPUS_WIDTH, seed=seed),
+        encodings=(entry,),
         progress=progress,
     )
     score = next(score for score in analysis.encodings if score.name == _NAME)
+    observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
     held_out = analysis.held_out
     fixed = {} if held_out is None else held_out.fixed
     scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
     return GeometryStage(
         positions=analysis.position.positions,
-        documents=analysis.documents,
-        stress=score.stress,
+        documents=analysis.facts.documents,
+        stress=float(jaxpe.stress(jnp.asarray(table[:n], jnp.float32), observed)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
         held_out=scores.get(_NAME),
@@ -136,7 +135,7 @@ def table_geometry(
     )
 
 
-def _random_order_stress(table: np.ndarray, analysis: CorpusAnalysis, *, seed: int) -> Interval:
+def _random_order_stress(table: np.ndarray, analysis: CorpusResult, *, seed: int) -> Interval:
     """Scaled stress of the table with its rows in random order, against position alone."""
     present = np.flatnonzero(analysis.position.present)
     squares = analysis.position.squared_distances[np.ix_(present, present)]
