@@ -4,7 +4,7 @@ All models in the folder that JAXPE_MODELS_DIR names are inspected (`experiments
 fills it; add your own), or the pages that `jaxpe inspect` wrote into folders there are read. Text
 models read the built-in corpus. A model of sequences reads `sequences.*` in its folder, and one
 with a file `mlm` is a masked language model with its head. What is found is merged with what is
-stored, also in jaxpe/analysis/inspections/inspected.json: every page shows its model beside these.
+stored, also in jaxpe/analysis/inspected.json: every page shows its model beside these.
 Stages are kept in the cache folder, so that a run that is stopped resumes.
 """
 
@@ -26,14 +26,15 @@ from jaxpe._core.json_values import to_json
 from jaxpe._core.results import load_result
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.analysis.inspections import (
-    InspectionComparison,
+    MEASURES,
+    ModelMeasures,
     inspected_models,
     key_measures,
     text_reach,
 )
-from jaxpe.report.inspections import inspections_rows
+from jaxpe.report.pages.inspect_rows import measure
 
-STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspections" / "inspected.json"
+STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspected.json"
 
 
 def inspection(folder: Path, *, quick: bool) -> InspectResult:
@@ -91,6 +92,33 @@ def inspections(folders: list[Path], *, quick: bool) -> Iterator[InspectResult]:
             print(f"{folder.name}: {error}", file=sys.stderr)
 
 
+def tables(models: list[ModelMeasures]) -> list[tuple[str, list[str], list[tuple[str, ...]]]]:
+    """Title, header and rows of the tables: the models, and the measures of each kind."""
+    header = ["model", "parameters", "encoding", "context", "text", "positions", "longest"]
+    facts = [
+        (
+            one.model, f"{one.parameters / 1e6:,.0f} M", one.encoding, f"{one.context:,}",
+            one.source, f"{one.positions:,}", f"{one.longest:,}",
+        )
+        for one in models
+    ]  # fmt: skip
+    made = [("Models", header, facts)]
+    for title, causal in (("Decoders", True), ("Encoders", False)):
+        chosen = [one for one in models if (one.kind == "causal") == causal]
+        names = [name for name in MEASURES if any(name in one.values for one in chosen)]
+        rows = [(one.model, *(_cell(one, name) for name in names)) for one in chosen]
+        made.append((title, ["measure, interval", *(MEASURES[name][0] for name in names)], rows))
+    return made
+
+
+def _cell(one: ModelMeasures, name: str) -> str:
+    """A measure with its interval; of a bound, how far was tried."""
+    if name not in one.values:
+        return "–"
+    value, ends, _ = measure(one, name).texts()
+    return f"{value} ({ends or f'tried to {one.tried:,}'})"
+
+
 def experiment(run: Run) -> dict[str, Any]:
     models = Path(os.environ.get("JAXPE_MODELS_DIR", "nowhere"))
     if not models.is_dir():
@@ -107,7 +135,7 @@ def experiment(run: Run) -> dict[str, Any]:
     return {
         "models": {one.model: to_json(one) for one in stored},
         "details": more,
-        "tables": inspections_rows(InspectionComparison(stored, {}, [])),
+        "tables": tables(stored),
     }
 
 

@@ -1,8 +1,6 @@
 """Which rows, names, steps and files a page has: choices that are neither words nor one number."""
 
-import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,27 +9,23 @@ from matplotlib.figure import Figure
 
 from jaxpe.analysis.corpora import LEVEL
 from jaxpe.analysis.corpus import Interval, StandingOut, TokenShift
-from jaxpe.analysis.inspect.result import ScalingChange
 from jaxpe.analysis.inspections import compare_inspections, inspected_models
 from jaxpe.analysis.training_run import read_run
-from jaxpe.report import comparison, corpora, inspections, style, training_run
+from jaxpe.report import comparison, corpora, style, training_run
 from jaxpe.report.bench.advice import advice as bench_advice
 from jaxpe.report.bench.page import _beyond
 from jaxpe.report.corpus import figures as corpus
 from jaxpe.report.corpus.tables import encoding_table
 from jaxpe.report.corpus.text import keyed_sentences
 from jaxpe.report.files import write_files
-from jaxpe.report.inspect import advice as inspect_advice
-from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.methods import methods
 from jaxpe.report.page import View, term_links, with_contents
 from jaxpe.report.style import Rendered
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell
 from tests.report import test_figure_values_jobs as jobs
-from tests.report import test_figure_values_models as models
 from tests.report.factory import REACH, WHERE, N, analysis, score
-from tests.report.test_numbers import FACTS, RESULT, numbers
+from tests.report.test_numbers import numbers
 from tests.report.test_predicates import above
 
 
@@ -129,54 +123,6 @@ def test_two_corpora_differ_up_to_the_level():
         one = jobs.CORPORA._replace(pairs=(pair._replace(p_value=p_value, p_adjusted=p_value),))
         assert ("not differ" not in corpora.corpora_summary(one)) == differ
         assert bool(corpora.advice(one)) == differ
-
-
-def test_more_than_four_foundstand_in_rows_decoders_first():
-    one, kinds = inspected_models()[0], ("masked", "causal", "encoder", "causal", "masked")
-    few = [one._replace(model=f"m{k}", kind=kind, parameters=7_000_000 + k)
-           for k, kind in enumerate(kinds)]  # fmt: skip
-    (_, _, facts), *tables = inspections.inspections_rows(compare_inspections(few))
-    assert facts[0][:2] == ("m0", "7 M")
-    assert [(title, [row[0] for row in rows]) for title, _, rows in tables] == [
-        ("Decoders", ["m1", "m3"]), ("Encoders", ["m0", "m2", "m4"])
-    ]  # fmt: skip
-
-
-def test_the_scaling_that_helps_most_at_the_largest_multiple_is_advised():
-    def change(name: str, multiple: float, near: float, far: float) -> ScalingChange:
-        ends = [Interval(x, x - 0.1, x + 0.1) for x in (near, far)]
-        return ScalingChange(name, multiple, *ends)
-
-    scalings = [change("YaRN", 2, 0, -9), change("linear", 4, 0, -1), change("NTK", 4, 1, -2),
-                change("YaRN", 8, 0, 1)]  # fmt: skip
-    result = RESULT._replace(loss=models.LOSS._replace(scalings=scalings))
-    step = inspect_advice._scaling(result)
-    assert step.paste.startswith('"rope_type": "dynamic", "factor": 4,')
-    assert step.paste.endswith(": 512")
-
-
-def test_a_wrong_configuration_is_mended_first():
-    wrong, risk = (SimpleNamespace(severity=x, text=f"`{x}`") for x in ("wrong", "risk"))
-
-    def step(command: str, *findings: Any) -> Any:
-        result = RESULT._replace(
-            encoding=SimpleNamespace(rope=SimpleNamespace(findings=findings)),
-            facts=FACTS._replace(command=command),
-        )
-        found = inspect_advice._configuration(result)
-        return found and found.paste
-
-    assert step("jaxpe inspect m", risk, wrong) == "jaxpe rope m"
-    assert step("", wrong) == ""
-    assert step("jaxpe inspect m", risk) is None
-
-
-def test_the_view_of_attention_has_three_digits_of_its_maps():
-    data = json.loads(view_data(models.STAGE))
-    assert data["layers"] == [4, 7]
-    assert data["heads"] == 3
-    assert data["maps"]["evenness"][0] == [0.125, 0.25, 0.375]
-    assert data["maps"]["weight on the first token"][0][0] == 0.143
 
 
 def sentence(key: str, **fields: Any) -> str:

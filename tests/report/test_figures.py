@@ -12,7 +12,6 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import Interval
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
-from jaxpe.report.inspect.figures import bias_figure
 from jaxpe.report.style import (
     PAPER_WIDTHS,
     STYLE,
@@ -276,8 +275,3 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
         render_figures(analysis())
-
-
-def test_a_bias_is_drawn_at_its_offsets():
-    line = bias_figure(np.zeros((3, 9))).axes[0].lines[0]
-    assert line.get_xdata().tolist() == [*range(-4, 5)]

@@ -14,96 +14,21 @@ from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.corpus.sites import _alphabet
 from jaxpe.analysis.corpus.where import first_reached
 from jaxpe.analysis.extrapolation import Comparison, SeedInterval
-from jaxpe.analysis.inspect import InspectResult, Means, TextReach
 from jaxpe.analysis.inspect.flax_model import scaling_reason
 from jaxpe.analysis.inspect.job import _stage_line, absence_reason
 from jaxpe.analysis.inspect.position_ablation import moved_positions
 from jaxpe.analysis.inspect.reach import _first_lasting
-from jaxpe.analysis.inspect.result import (
-    AttentionSinks,
-    AttentionStage,
-    InspectFacts,
-    LossStage,
-    ScalingChange,
-)
 from jaxpe.analysis.inspect.subject import InspectSubject
-from jaxpe.analysis.inspections import (
-    MEASURES,
-    compare_inspections,
-    inspected_models,
-    key_measures,
-    usual_range,
-)
 from jaxpe.plans import Finding, RopeOptions
 from jaxpe.plans.checks import Case, length_codes, model_codes
 from jaxpe.plans.job import read_plans
 from jaxpe.plans.result import Disagreement, PhaseError
 from jaxpe.report import training_figures, training_run
-from jaxpe.report.attention import figures as attention_figures
-from jaxpe.report.attention import text as attention_text
-from jaxpe.report.attention.advice import advice as attention_advice
 from jaxpe.report.audit.page import _side, audit_summary
 from jaxpe.report.extrapolation import text as extrapolation_text
-from jaxpe.report.inspect import advice as inspect_advice
-from jaxpe.report.inspect.summary import measure_texts
-from jaxpe.report.inspections import inspections_rows, inspections_summary
 from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 from tests.report import test_extrapolation as extrapolation
-from tests.report import test_spectral as spectral
 from tests.report.test_predicates import LEAST, above, below
-
-ATTENTION = spectral.report(rotary=True, n=8)
-HEADS = 1, 1  # a mean of one number is this number
-
-
-def attention(position: float = 1.0, *, beyond: float = 0.0, shuffled: float = 0.5) -> Any:
-    """Logits of which positions explain a share, some of it beyond the offset."""
-    explained = spectral.variance(np.full(HEADS, position - beyond), np.full(HEADS, beyond))
-    return ATTENTION._replace(variance=explained._replace(shuffled=np.full(HEADS, shuffled)))
-
-
-def cause(result: Any) -> str:
-    """Which cause of logits that depend on position a summary names."""
-    names = {"not words": "encoding", "not the encoding": "words", "both causes": "both"}
-    return "".join(name for words, name in names.items() if words in attention_text._cause(result))
-
-
-def expressed(result: Any) -> str:
-    """What advice says of the logits: hardly any position, or what can express it."""
-    said = attention_advice(result)[0].text
-    return next(x for x in ("hardly", "cannot express", "can express") if x in said)
-
-
-def dropped(p_value: float) -> tuple[bool, str]:
-    """Whether a summary calls the largest drop noise, and the title of its figure."""
-    drops = ATTENTION.ablations[0]._replace(p_value=np.full((3, 4), p_value))
-    result = ATTENTION._replace(ablations=[drops])
-    title = attention_figures._ablation_title(drops)
-    return "noise" in attention_text._drop(result), title.split(" ")[0]
-
-
-def by_chance(share: float) -> bool:
-    drops = ATTENTION.ablations[0]._replace(share_by_chance=share)
-    return ", more than" in attention_text._heads(ATTENTION, drops)
-
-
-def slow_pairs(angle: float) -> str:
-    pairs = spectral.Pairs(np.array([angle, 0.01]), ATTENTION.pairs.share)
-    return re.findall(r"\d+", attention_text._pairs(ATTENTION, pairs))[1]
-
-
-def named_part(share: float) -> bool:
-    shares = ATTENTION.parts.share.copy()
-    shares[..., -1] = share
-    parts = ATTENTION.parts._replace(share=shares)
-    return "bias" in attention_text._parts(ATTENTION._replace(parts=parts))
-
-
-def offsets_near(n: int, causal: bool) -> tuple[int, int]:
-    """First and last offset that a peak is looked for at."""
-    offsets, _ = attention_text.near(spectral.report(n=n, causal=causal))
-    return int(offsets[0]), int(offsets[-1])
-
 
 NUMBERS, TOKENS = extrapolation.numbers(), extrapolation.tokens()
 INTERVAL = SeedInterval(*np.array([0.1, -0.1, 0.3]))
@@ -200,49 +125,6 @@ def layers_said(count: int, **fields: Any) -> str:
     return " ".join(filter(None, parts.groups()))
 
 
-ABSENT = dict.fromkeys(InspectResult._fields)
-FACTS = InspectFacts(**dict.fromkeys(InspectFacts._fields))._replace(command="jaxpe inspect m")
-
-
-def inspected(rule: Any, /, *, stages: Any = (), **facts: Any) -> bool:
-    """Whether an inspection of these numbers is advised something by a rule."""
-    result = InspectResult(**ABSENT | {"facts": FACTS._replace(**facts)} | dict(stages))
-    return rule(result) is not None
-
-
-def loss_stage(**fields: Any) -> dict[str, Any]:
-    return {"loss": LossStage(**dict.fromkeys(LossStage._fields) | fields)}
-
-
-def reach_stage(high: int = 64, *, middle: float | None = None) -> dict[str, Any]:
-    ends = None if middle is None else Means(*np.array([[-1, -1], [-1, -1], [-1, middle]], float))
-    reach = TextReach("loss", 6, np.array([16, 32, 64]), Means(*np.zeros((3, 3))), 32, 16, high)
-    return loss_stage(reach=reach._replace(middle=ends))
-
-
-def effective(measure: Any, high: int) -> tuple[str, str]:
-    """Effective length and its interval on a card, of texts tried to 64 tokens."""
-    reach = reach_stage(high)["loss"].reach._replace(measure=measure)
-    of = key_measures(InspectResult(**ABSENT | {"facts": FACTS} | loss_stage(reach=reach)))
-    return measure_texts(of, next(x for x in MEASURES if x.name == "reach"))
-
-
-def scaled(high: float) -> bool:
-    ends = Interval(-0.1, -0.2, high)
-    change = ScalingChange("YaRN 2", 2.0, ends, ends)
-    stages = loss_stage(scalings=[change])
-    return inspected(inspect_advice._scaling, stages=stages, context=64)
-
-
-def sinks(low: float, positions: int = 1) -> bool:
-    found = AttentionSinks(**dict.fromkeys(AttentionSinks._fields))._replace(
-        weight_overall=Interval(0.5, low, 0.6), positions=np.arange(positions),
-        position_share=np.ones(positions),
-    )  # fmt: skip
-    stage = AttentionStage(**dict.fromkeys(AttentionStage._fields) | {"sinks": found})
-    return inspected(inspect_advice._sinks, stages={"attention": stage}, kind="causal")
-
-
 def absent(
     stage: Any, kind: str = "causal", *, most: int = 64, longest: int = 64, stream: int = 128
 ):
@@ -254,19 +136,6 @@ def absent(
         | {"longest": longest, "stream": np.zeros(stream, np.int32)}
     )
     return " ".join(absence_reason(subject, stage).split(" ")[:2])
-
-
-MODELS = inspected_models()
-
-
-def comparison(models: int, having: int) -> tuple[str, int, int]:
-    """How a comparison names its models, and its measures and tables, of models with a probe."""
-    ends = Interval(0.4, 0.3, 0.5)
-    values = [{"probe": ends} if k < having else {} for k in range(models)]
-    result = compare_inspections([MODELS[0]._replace(values=x) for x in values])
-    said = inspections_summary(result)
-    name = next(x for x in ("the models", "every two models") if x in said)
-    return name, len(result.decided), len(inspections_rows(result)[-1][2])
 
 
 def trend_text(**fields: Any) -> str:
@@ -290,42 +159,6 @@ def moves(n: int, most: int | None) -> set[str]:
 
 
 PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
-    "positions matter to attention": (
-        lambda x: (cause(attention(x, shuffled=x)), expressed(attention(x))),
-        {below(0.02): ("", "hardly"), 0.02: ("encoding", "can express")},
-    ),
-    "cause of attention": (
-        lambda x: cause(attention(shuffled=x)),
-        {above(0.8): "encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
-    ),
-    "encoding that can express it": (
-        lambda x: expressed(attention(beyond=x)),
-        {below(0.2): "can express", 0.2: "cannot express"},
-    ),
-    "heads of positions": (
-        lambda x: "In no head" in attention_text._residual(attention(x)),
-        {below(0.02): True, 0.02: False},
-    ),
-    "a drop beyond noise": (
-        dropped,
-        {
-            **{0.05: (False, "The"), above(0.05): (True, "No")},
-            math.nan: (False, "The"),  # not tested
-        },
-    ),
-    "more than by chance": (by_chance, {below(0.8): True, 0.8: False}),
-    "pairs without a rotation": (slow_pairs, {below(math.pi / 4): "2", math.pi / 4: "1"}),
-    "parts of logits": (named_part, {0.0: False, LEAST: True}),
-    "offsets of a peak": (
-        lambda case: offsets_near(*case),
-        {(8, False): (-4, 4), (9, True): (-4, 0), (4, False): (-2, 2), (3, False): (-2, 2)},
-    ),
-    "signs": (attention_text._signed_number, {-1: "−1", 0: "0", 1: "+1"}),
-    "layers shown": (
-        lambda count: len(attention_figures.shown_layers(count)),
-        {12: 12, 13: 6},
-    ),
-    "positions a turn": (attention_figures._compact, {999.0: "999", 1000.0: "1k"}),
     "percentages outwards": (
         lambda ends: extrapolation_text.percent_ends(*ends),
         {(0.29, 0.29): "[29–29]", (0.07, 0.07): "[7–7]", (0.068, 0.072): "[6–8]"},
@@ -497,63 +330,6 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         {None: {"linear_original"}, 1024.0: set()},
     ),
     "phases in float32": (rope_precision, {below(0.01): set(), 0.01: {"float32_precision"}}),
-    "texts that a tokenizer cuts": (
-        lambda cut: inspected(inspect_advice._truncation, cut=cut, context=64),
-        {0: False, 1: True, 63: True, 64: False},
-    ),
-    "texts shorter than the context": (
-        lambda longest: inspected(
-            inspect_advice._longer_texts, stages=loss_stage(), longest=longest, context=64
-        ),
-        {63: True, 64: False},
-    ),
-    "an unknown context": (
-        lambda context: inspected(
-            inspect_advice._longer_texts, stages=loss_stage(), longest=-1, context=context
-        ),
-        {0: False, 1: True},
-    ),
-    "context that counts": (
-        lambda high: inspected(inspect_advice._reach, stages=reach_stage(high)),
-        {63: True, 64: False},
-    ),
-    "a bound of the search": (
-        lambda case: effective(*case),
-        {
-            ("loss", 63): ("32 tokens", "16 to 63 tokens"),
-            ("loss", 64): ("≥ 32 tokens", "tried to 64"),
-            ("embedding", 64): ("≥ 16 tokens", "tried to 64"),
-        },
-    ),
-    "a bound and what is beyond": (
-        lambda high: compare_inspections(
-            [
-                MODELS[0]._replace(values={"reach": x})
-                for x in (Interval(32.0, 16.0, high), Interval(512.0, 256.0, 600.0))
-            ]
-        ).decided["reach"],
-        {255.0: True, math.inf: False},
-    ),
-    "lost in the middle": (
-        lambda high: inspected(inspect_advice._middle, stages=reach_stage(middle=high)),
-        {None: False, 0.0: False, -LEAST: True},
-    ),
-    "a scaling that helps": (scaled, {0.0: False, -LEAST: True}),
-    "usual models": (  # two other encoders of the library's text, and one of sequences
-        lambda source: usual_range(MODELS[2]._replace(source=source), "probe") is not None,
-        {"sequences.txt": True, "stdlib": False},
-    ),
-    "sinks to leave out": (
-        lambda case: sinks(*case),
-        {(0.3, 1): True, (below(0.3), 1): False, (0.3, 0): False},
-    ),
-    "a comparison of models": (
-        lambda case: comparison(*case),
-        {
-            **{(2, 2): ("the models", 1, 1), (3, 3): ("every two models", 1, 1)},
-            **{(3, 1): ("every two models", 0, 1), (5, 5): ("every two models", 1, 5)},
-        },
-    ),
     "advice after training": (
         lambda case: trend_text(**dict(case)),
         {

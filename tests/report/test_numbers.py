@@ -8,28 +8,19 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import Interval, Where
-from jaxpe.analysis.inspect.result import AblationStage, EncodingStage, InspectFacts, InspectResult
 from jaxpe.analysis.training_run import read_run
 from jaxpe.data import Choice
 from jaxpe.data.corpora.load import SAMPLE
 from jaxpe.report import training_figures, training_run
-from jaxpe.report.attention import text as attention
 from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.headlines import headlines, where_table
 from jaxpe.report.corpus.letters import letter_table
-from jaxpe.report.inspect import summary, text
 from jaxpe.report.methods import methods
 from jaxpe.report.rope.text import headlines as rope_headlines
 from jaxpe.report.rope.text import tables_of
 from tests.analysis.runs import make_run
-from tests.report import test_figure_values_models as models
 from tests.report.factory import REACH, WHERE, N, analysis
 from tests.report.test_figure_values_jobs import SCALED
-
-FACTS = InspectFacts(
-    "m", "s", "causal", "rotary", 2, 3, 8, 24, 100, 7_000_000, 512, 62, 16, 1200, 256, 0, "0"
-)
-RESULT = InspectResult(FACTS, {}, attention=models.STAGE, ablation=models.ABLATION)
 
 
 def numbers(said: str | list[str]) -> list[float]:
@@ -37,78 +28,6 @@ def numbers(said: str | list[str]) -> list[float]:
     joined = said if isinstance(said, str) else " ".join(said)
     plain = joined.replace("−", "-").replace("\N{NO-BREAK SPACE}", " ")
     return [float(x.replace(",", "")) for x in re.findall(r"-?\d[\d,]*(?:\.\d+)?(?!\d)", plain)]
-
-
-def moved(change: float, *, measure: str = "causal") -> AblationStage:
-    """Ablation with the change of shuffled positions, and one by less for equal ones."""
-    ends = Interval(change, change - 0.05, change + 0.05)
-    moves = [models.MOVES[0], models.MOVES[1]._replace(value=ends, change=ends)]
-    return models.ABLATION._replace(measure=measure, moved=moves, reference=0.25)
-
-
-SENTENCES: dict[str, tuple[Any, list[float]]] = {
-    "about": (lambda: text.about(RESULT), [7, 2, 3, 24, 512, 1200, 16, 62]),
-    "a table": (
-        lambda: text.encoding_sentences(EncodingStage(models.TABLE, None, None)),
-        [4, 8, 2, 0.5, 1],
-    ),
-    "a table of unlike neighbours": (
-        lambda: text.encoding_sentences(EncodingStage(models.TABLE._replace(widest=1), None, None)),
-        [4, 8, 2, 0.5],
-    ),
-    "a bias": (
-        lambda: text.encoding_sentences(
-            EncodingStage(None, np.array([[-3.0, np.nan, 0.5]]), None)
-        ),
-        [-3, 0.5],
-    ),
-    "a rotation": (
-        lambda: text.encoding_sentences(EncodingStage(None, None, SCALED)),
-        [10_000, SCALED.widest.never_round, 8, SCALED.widest.trained],
-    ),
-    "geometry": (lambda: text.geometry_sentences(models.GEOMETRY), [0.3, 0.6]),
-    "attention": (  # the layer of most, and the head
-        lambda: text.attention_sentences(models.STAGE),
-        [40, 30, 60, 7, 50, 7.2, 32, 20],
-    ),
-    "sinks": (
-        lambda: text.offsets_sentences(models.STAGE),
-        [50, 40, 70, 25, 3, 6, 40, 30, 60, 30, 20, 50, 80, 0, 7, 15, 5, 35, 32, 20, 10, 5, -5, 25],
-    ),
-    "overlap": (lambda: text.prior_sentences(models.STAGE), [30, 20, 50, 20, 10, 40]),
-    "a probe": (
-        lambda: text.probe_sentences(models.PROBE),
-        [1, 0.9, 0.8, 1.1, 0.5, 0.4, 0.7, 1],
-    ),
-    "losses under changes": (
-        lambda: text.ablation_sentences(models.ABLATION),
-        [2, 1.9, 2.2, 0.5, 0.4, 0.7, 3, 2.9, 3.2],
-    ),
-    "losses": (
-        lambda: text.loss_sentences(models.LOSS._replace(reach=None)),
-        [0.6, 0.5, 0.8, 48, 0.1, 0, 0.3, 0.4, 0.3, 0.6, 3, 2.9, 3.2, 16, 2, 1.9, 2.2, 16, 64],
-    ),
-    "reach": (lambda: text.reach_sentences(models.REACH), [16, 32]),
-    "needles": (lambda: text.needles_sentences(models.NEEDLES), [2000, 25, 15, 45, 20]),
-    "order": (
-        lambda: summary._order_sentence(moved(0.3)),
-        [0.3],
-    ),
-    "logits": (  # headlines: position, shuffled, offset, Toeplitz, rank, and the largest drop
-        lambda: [f"{x.value} {x.detail}" for x in attention.spectral_headlines(models.ATTENTION)],
-        [24, 14, 18, 35, 3.5, 4, 0.6, 2, 1],
-    ),
-    "spectra": (
-        lambda: attention._spectra(models.ATTENTION),
-        [35, 65, 3.5, 13.5, 4, 9],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-def test_sentences_have_the_numbers_of_the_result(name):
-    said, expected = SENTENCES[name]
-    assert numbers(said()) == expected
 
 
 def cells(found: Any) -> list[list[str]]:

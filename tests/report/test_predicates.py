@@ -1,12 +1,12 @@
 """Sentences and advice at the number that decides them, and at the numbers next to it."""
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from jaxpe.report.inspect.text import _change, geometry_sentences
 
 from jaxpe.analysis.bench import BenchOptions, BenchResult, Verdict
 from jaxpe.analysis.bench.job import suite_of
@@ -14,15 +14,12 @@ from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.extrapolation import SeedInterval
 from jaxpe.analysis.extrapolation.ranks import Lead
-from jaxpe.analysis.inspect import GeometryStage, Means, PositionMove, TextReach
-from jaxpe.analysis.inspections import compare_inspections, inspected_models
+from jaxpe.analysis.inspect import GeometryStage, PositionMove
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report.bench.advice import advice as bench_advice
 from jaxpe.report.corpora import corpora_summary
 from jaxpe.report.corpus.predicates import beats_equal, nearness
 from jaxpe.report.corpus.text import keyed_sentences
-from jaxpe.report.inspect.advice import _matters
-from jaxpe.report.inspect.text import _change, _is_small, geometry_sentences, reach_summary
 from jaxpe.report.text import number
 from tests.report.factory import N, analysis
 
@@ -107,28 +104,6 @@ def nearness_of(ends: tuple[float, float], *, sign: int = 1) -> str:
     return nearness(changed(position=curve, **share("nearness", 0.0, *ends)))
 
 
-def numbers_of_reach(lengths: tuple[int, int]) -> set[str]:
-    """Lengths that the summary of a reach has, of texts of up to 64 tokens."""
-    effective, high = lengths
-    gain = Means(*np.zeros((3, 3)))
-    reach = TextReach("loss", 6, np.array([16, 32, 64]), gain, effective, 16, high)
-    return set(re.findall(r"\d+", reach_summary(reach)))
-
-
-def apart(low: float) -> bool:
-    """Whether a comparison tells a model from one whose interval ends at 0.5."""
-    one, other = inspected_models()[:2]
-    ends = Interval(0.4, 0.3, 0.5), Interval(0.6, low, 0.7)
-    models = [x._replace(values={"probe": end}) for x, end in zip((one, other), ends, strict=True)]
-    return compare_inspections(models[::-1]).decided["probe"]
-
-
-def warned(length: int) -> bool:
-    """Whether models inspected at 100 tokens and at this length are said to differ."""
-    models = [inspected_models()[0]._replace(longest=x) for x in (100, length)]
-    return bool(compare_inspections(models).warnings)
-
-
 PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "number": (
         number,
@@ -140,26 +115,6 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     ),
     "advice on a benchmark": (bench, {1: "seeds", 20: "seeds", 21: "budget"}),
     "pairs that differ": (corpora, {LEVEL: "2", above(LEVEL): "1"}),
-    "a table that fits": (geometry, {below(0.3): True, 0.3: False, 0.35: False, 0.4: False}),
-    "a loss that changes": (moved, {below(5e-4): False, 5e-4: True, -5e-4: True, 0.0: False}),
-    "a small change": (
-        lambda end: _is_small(Interval(0.0, -0.05, end)) | _is_small(Interval(0.0, -end, 0.05)),
-        {below(0.1): True, 0.1: False},
-    ),
-    "order matters to a loss": (
-        lambda ends: _matters(Interval(0.05, *ends), "causal"),
-        {
-            **{(above(0.05), 1.0): True, (0.05, 1.0): None, (-1.0, 0.05): None},
-            (-1.0, below(0.05)): False,
-        },
-    ),
-    "order matters to an output": (
-        lambda ends: _matters(Interval(-0.05, *ends), "embedding"),
-        {
-            **{(-1.0, -above(0.05)): True, (-1.0, -0.05): None, (-0.05, 1.0): None},
-            (-below(0.05), 1.0): False,
-        },
-    ),
     "few reach": (
         said("few reach", lambda last: {"documents_per_position": np.full(N, last)}),
         {11_231: True, 11_232: False},  # of 12,480 documents
@@ -220,17 +175,6 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         lambda low: Lead(("rope",), SeedInterval(*map(np.array, (0.1, low, 0.2))), True).sure,
         {-LEAST: False, 0.0: False, LEAST: True},
     ),
-    "reach": (
-        numbers_of_reach,
-        {
-            (32, 63): {"32", "63"},
-            (32, 64): {"32", "64"},
-            (32, 128): {"32", "64"},
-            (64, 128): {"64"},
-        },
-    ),
-    "models apart": (apart, {0.5: False, above(0.5): True}),
-    "lengths within a quarter": (warned, {79: True, 80: False, 125: False, 126: True}),
     "over equal distances, by an interval": (
         lambda low: beats_equal(_over_equal(0.2, low, 0.3)),
         {0.0: False, LEAST: True},
