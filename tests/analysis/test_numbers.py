@@ -8,11 +8,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from scipy import stats
-
-from jaxpe._core.errors import InputError
-from jaxpe._core.progress import SILENT
-from jaxpe.analysis import bench, comparison
 from jaxpe.analysis.attention.head_ablation import (
     _document_rows,
     _mean_log_likelihood,
@@ -20,6 +15,12 @@ from jaxpe.analysis.attention.head_ablation import (
 )
 from jaxpe.analysis.attention.logit_sums import batch_size
 from jaxpe.analysis.attention.result import HeadDrops
+from jaxpe.analysis.inspections.measures import _alike, key_measures
+from scipy import stats
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
+from jaxpe.analysis import bench, comparison
 from jaxpe.analysis.corpus import CorpusOptions
 from jaxpe.analysis.corpus.documents import _refuse_single_words
 from jaxpe.analysis.corpus.job import top_tokens
@@ -40,7 +41,6 @@ from jaxpe.analysis.inspect.result import (
     TextReach,
 )
 from jaxpe.analysis.inspections import inspected_models
-from jaxpe.analysis.inspections.measures import _alike, key_measures
 from jaxpe.data import Shard, tokens_from_ids
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell

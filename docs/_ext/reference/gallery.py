@@ -2,8 +2,8 @@
 
 import contextlib
 import functools
-import itertools
 import inspect
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report.drawing import image
+from jaxpe.report import drawing
 from jaxpe.report.findings import Figure
 from jaxpe.report.pages.rope import LEGEND, figures_of, kind_text, short_names, tables_of
 from reference import nodes_of
@@ -131,7 +131,7 @@ def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     if (folder, name) not in DRAWN:
         (figure,) = (one for one in figures_of(result) if one.name == "wavelengths")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(image(figure))
+        (folder / name).write_bytes(drawing.image(figure))
         DRAWN[folder, name] = figure
     figure = DRAWN[folder, name]
     image = nodes.image(uri=name, alt=f"{figure.title}: {row.title}", width="30em")
