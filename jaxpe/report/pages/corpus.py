@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxpe import plot
 from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import (
     POWERS,
-    SHARES,
     TAUS,
     CorpusResult,
     HeldOutScores,
@@ -23,8 +21,7 @@ from jaxpe.data.corpora.load import MARKUP, SAMPLE
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import DEFAULT_NULLS
-from jaxpe.plot.axes import offset_quantiles
-from jaxpe.report.findings import Figure, Finding, Page, Section, Table
+from jaxpe.report.findings import Finding, Page, Section, Table
 from jaxpe.report.numbers import (
     interval_texts,
     name_list,
@@ -35,11 +32,11 @@ from jaxpe.report.numbers import (
     visible,
 )
 from jaxpe.report.pages import letters
+from jaxpe.report.pages.corpus_figures import corpus_figures
 from jaxpe.report.training_advice import training_finding
 from jaxpe.report.writing import page
 
 ENCODING = "encoding.npz"  # the vectors fitted to all documents
-_OBSERVED, _POSITION, _CHANCE, _COMPOSITION = "#882255", "#332288", "#555555", "#E69F00"
 _MUCH = 0.1  # part of the stress of equal distances
 # Few positions make the variance if they have this share of it and are at most a part of all.
 _MOST, _FEW_PART = 0.9, 1 / 5
@@ -52,7 +49,7 @@ _SUSPICION, _ALIKE = 0.01, 0.01  # p-value and cosine from which neighbours may 
 _GROUPED = 0.9  # part of the documents up to which copies and pieces are worth a word
 _CLIPPED = 0.005  # part of a share outside [0, 1] from which it is said
 _MORE = 4  # times as many documents halve the standard error
-_TOKENS = 4  # most frequent tokens of a position on the page
+_TOKENS = 3  # most frequent tokens of a position on the page
 _DATA = {"sst2": "SST-2 [@socher2013]", "imdb": "IMDB [@maas2011]"}
 _NULL_FAILS = "the null does not hold"
 _UNDEFINED = Interval(math.nan, math.nan, math.nan)
@@ -86,8 +83,8 @@ _WORDS = (
     ("sampling noise", "What other documents would not repeat. Without it, squared distances may "
      "be below 0."),
     ("composition, position", "What remains when each document is rotated by a random offset, its "
-     "last token in place: long documents have other words, some words end documents, counts are "
-     "thin. Position is the rest: 0 if documents are stationary, given length and last token."),
+     "last token in place: who gets there, what ends documents, thin counts. Position is the "
+        "rest: 0 for stationary documents."),
     ("bits per token", "Mutual information of position and token, less its mean for rotated "
      "documents. Of the first k positions: all later ones count as one."),
     ("half-distance", "Offset at which the mean squared distance reaches half of its mean over "
@@ -117,7 +114,7 @@ def corpus_page(result: CorpusResult) -> Page:
     choices = Table("Choices", ("setting", "value", "why", "how to set it"), result.choices)
     sections = (
         *letters.sections(result, of_letters),
-        Section("How much position tells, and where", told, figures=_figures(result)),
+        Section("How much position tells, and where", told, figures=corpus_figures(result)),
         Section("Documents", document_findings(result)),
         Section("Encodings", fits, [_encoding_table(result)], folded=result.letters is not None),
         Section("Most frequent tokens", tables=[_token_table(result)], folded=True),
@@ -230,7 +227,7 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
         at = ranges(_mask(result, main), origin=result.facts.origin)
         found.append(Finding(f"share of position’s variance at {at}", share, unit="share"))
     if dimensions_kind(result) in ("none", "only rare", "found"):
-        level = (position.null_eigenvalue, "95 % of rotated corpora are below")
+        level = (position.null_eigenvalue, "95 % of rotated corpora below")
         largest = Finding("largest eigenvalue", float(position.rank_eigenvalues[0]))
         found.append(largest._replace(reference=level[0], against=level[1]))
     interval, verdict = result.intervals.get("nearness"), nearness(result)
@@ -239,10 +236,9 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
         found.append(order._replace(verdict=_NEARNESS[verdict]))
     if verdict in ("more", "rises and falls") and position.half_distance is not None:
         found.append(Finding("half-distance", *position.half_distance, unit="positions"))
-    if few_reach(result) and position.significant_rank:
-        r = position.composition_correlation
-        verdict = "alike: both may change towards the end"
-        verdict = verdict if r >= _LIKE_COMPOSITION else "not alike"
+    r = position.composition_correlation
+    if few_reach(result) and position.significant_rank and r >= _LIKE_COMPOSITION:
+        verdict = "both may change towards the end"
         found.append(Finding("correlation with composition, first axes", r, verdict=verdict))
     return found
 
@@ -314,7 +310,7 @@ def document_findings(result: CorpusResult) -> list[Finding]:
     if len(tokens):
         label = f"documents at position {position_name(int(tokens[-1]), facts.origin)}"
         how = "counts of documents of one length" if facts.from_counts else "--cohort"
-        sentence = f"Far positions belong to long documents; {how} would compare the same ones."
+        sentence = f"Far positions belong to long documents; {how} would compare equal ones."
         said = {"verdict": "few reach it", "sentence": sentence} if few_reach(result) else {}
         found.append(_count(label, int(reach[tokens[-1]]), **of, **said))
     if facts.cut:
@@ -358,7 +354,7 @@ def _noisy(result: CorpusResult) -> list[Finding]:
     if facts.edges is not None:
         todo = paste = ""
     at = ranges(_mask(result, rare), origin=facts.origin)
-    sentence = f"Positions {at}: noise hides a difference of typical size."
+    sentence = f"Positions {at}."
     verdict = "" if judged else "no position can be judged alone"
     said = {"verdict": verdict, "sentence": sentence, "todo": todo, "paste": paste}
     of = {"reference": facts.length, "against": "of"}
@@ -462,9 +458,8 @@ def _encoding_table(result: CorpusResult) -> Table:
         rows.append((score.name, family, *stresses, *others))
     header = ("encoding", "family", "observed", "position", "held out", "violations", "Mantel r")
     note = (
-        "Scaled stress against distances as observed, of position, and of position in held-out "
-        "halves; lower is better. Mantel r: correlation with distances of position. Stress is "
-        "faithfulness to the corpus, not how well a model learns."
+        "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
+        "correlation with distances of position."
     )
     return Table("Fit of the encodings", header, rows, note)
 
@@ -477,98 +472,6 @@ def _token_table(result: CorpusResult) -> Table:
         rows.append((position_name(position, result.facts.origin), *cells))
     header = ("position", *(f"token {k + 1}" for k in range(_TOKENS)))
     return Table("Most frequent tokens", header, rows)
-
-
-def _figures(result: CorpusResult) -> list[Figure]:
-    """Shares, distances, spectrum, map and distance by offset; one fewer beside a logo."""
-    position, observed, origin = result.position, result.observed, result.facts.origin
-    parts = [result.intervals.get(f"{name}_share", _UNDEFINED) for name in SHARES]
-    reach, level = result.documents_per_position, position.null_eigenvalue
-    corrected = np.sqrt(np.clip(position.squared_distances, 0, None))
-    own, all_ = {"present": position.present, "origin": origin}, observed.present
-    colours = [_CHANCE, _COMPOSITION, _POSITION]
-    titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figures = [
-        Figure(
-            "shares",
-            "Shares of the variance, and documents by position",
-            "Top: parts of the observed variance, with 95 % intervals. Bottom: documents that "
-            "reach each position.",
-            [
-                lambda ax: plot.shares(parts, SHARES, ax=ax, color=colours),
-                lambda ax: plot_reach(reach, origin, ax),
-            ],
-            height=1.9,
-        ),
-        Figure(
-            "distances",
-            "Distances between positions",
-            "Left: as observed. Right: without sampling noise and composition. Scales leave out "
-            "the lowest and highest 2 %; grey has no data.",
-            [
-                lambda ax: plot_map(observed.distances, all_, origin, "as observed", ax),
-                lambda ax: plot_map(corrected, position.present, origin, "of position", ax),
-            ],
-            columns=2,
-        ),
-        Figure(
-            "spectrum",
-            "Dimensions against chance",
-            "Each point is a dimension. Those above the dashed line exceed rotated documents; "
-            "below it the axis is linear.",
-            [lambda ax: plot.spectrum(position.rank_eigenvalues, chance=level, ax=ax)],
-        ),
-        Figure(
-            "map",
-            (*titles, "The map of positions")[min(position.significant_rank, 2)],
-            "Positions with similar tokens lie close together. Successive ones are joined.",
-            [lambda ax: plot_positions(position.coordinates, own, ax)],
-            height=4.2,
-        ),
-        Figure(
-            "offset",
-            "Distance by offset",
-            "Whether positions farther apart hold more different tokens. The largest offsets have "
-            "few pairs.",
-            [lambda ax: plot_offsets(observed.distances**2, all_, position.by_offset, ax)],
-        ),
-    ]
-    left_out = set() if position.positions else {"distances", "map"}
-    if result.letters is not None:  # the logo is the fifth
-        left_out.add("offset" if origin else "spectrum")
-    return [figure for figure in figures if figure.name not in left_out]
-
-
-def plot_reach(documents: np.ndarray, origin: int, ax: Any) -> None:
-    """Number of documents that reach each position."""
-    positions = np.arange(len(documents)) - origin
-    ax.fill_between(positions, documents, step="mid", color=_OBSERVED, alpha=0.35, lw=0)
-    ax.set(xlabel="position", ylabel="documents", ylim=(0, None))
-
-
-def plot_map(D: np.ndarray, present: np.ndarray, origin: int, title: str, ax: Any) -> None:
-    """Distances between positions with a bar of colours."""
-    drawn = plot.distances(D, present=present, origin=origin, ax=ax)
-    ax.set(title=title, ylabel="")
-    bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
-    ax.figure.colorbar(drawn, ax=ax, shrink=0.9, aspect=14, **bar)
-
-
-def plot_positions(P: np.ndarray, shown: dict[str, Any], ax: Any) -> None:
-    """Map of positions with a bar of colours."""
-    points = plot.positions(P, **shown, ax=ax)
-    ax.margins(x=0.2)  # room for the labels of the ends
-    ax.figure.colorbar(points, ax=ax, label="position", fraction=0.15, pad=0.03)
-
-
-def plot_offsets(squares: np.ndarray, present: np.ndarray, by_offset: np.ndarray, ax: Any) -> None:
-    """Mean squared distance by offset, as observed, and of position with its interval."""
-    offsets, (mean, low, high) = np.arange(1, len(present)), by_offset
-    ax.plot(offsets, offset_quantiles(squares, present)[0], color=_OBSERVED, label="as observed")
-    ax.fill_between(offsets, low, high, color=_POSITION, alpha=0.18, lw=0)
-    ax.plot(offsets, mean, color=_POSITION, label="position, 95 % interval")
-    ax.set(xlabel="offset |i − j|", ylabel="mean squared distance")
-    ax.legend()
 
 
 def _settings(result: CorpusResult) -> dict[str, str]:
@@ -616,8 +519,7 @@ def methods(result: CorpusResult) -> str:
             "correction of each entropy [@miller1955], less its mean over "
             f"{DEFAULT_HALF_NULLS} corpora of rotated documents. They are of the {words:,} words "
             f"in at least two of {facts.folds} folds of the groups ({tokens:,} tokens); words in a "
-            f"single fold ({facts.tokens - tokens:,} tokens) are left out. A group's fold is a "
-            "hash of it."
+            f"single fold ({facts.tokens - tokens:,} tokens) are left out."
         )
     parts.append(
         "Squared Hellinger distances between positions are products of disjoint halves of the "

@@ -13,6 +13,7 @@ from jaxpe.report.numbers import percent, position_name, ranges, visible
 
 _MOST_NAMED = 5  # letters whose background frequencies a sentence can give
 _LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
+_TOKENS = 2  # tokens of a position that stands out
 _OPEN = 64  # rows up to which a table of positions is open
 
 
@@ -215,12 +216,7 @@ def _shift_table(result: CorpusResult) -> Table:
             percent(shift.neighbours),
         )
         for position, shifts in result.standing_out
-        for shift in shifts
+        for shift in shifts[:_TOKENS]
     ]
-    grouped = result.facts.groups < result.facts.documents
-    note = (
-        "Shares of the documents that reach both positions"
-        + ", one of each group of dependent ones" * grouped
-        + "; with 95 % probability, no position is listed wrongly."
-    )
+    note = "Shares of independent documents that reach both positions."
     return Table("Tokens that stand out", ("position", "token", "here", "nearest two"), rows, note)
