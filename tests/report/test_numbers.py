@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jaxpe.report.rope.text import headlines as rope_headlines
+from jaxpe.report.rope.text import tables_of
 
 from jaxpe.analysis.corpus import Interval, Where
 from jaxpe.analysis.training_run import read_run
@@ -16,8 +18,6 @@ from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.headlines import headlines, where_table
 from jaxpe.report.corpus.letters import letter_table
 from jaxpe.report.methods import methods
-from jaxpe.report.rope.text import headlines as rope_headlines
-from jaxpe.report.rope.text import tables_of
 from tests.analysis.runs import make_run
 from tests.report.factory import REACH, WHERE, N, analysis
 from tests.report.test_figure_values_jobs import SCALED

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jaxpe.report.corpora import corpora_summary
 from jaxpe.report.inspect.text import _change, geometry_sentences
 
 from jaxpe.analysis.bench import BenchOptions, BenchResult, Verdict
@@ -17,7 +18,6 @@ from jaxpe.analysis.extrapolation.ranks import Lead
 from jaxpe.analysis.inspect import GeometryStage, PositionMove
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report.bench.advice import advice as bench_advice
-from jaxpe.report.corpora import corpora_summary
 from jaxpe.report.corpus.predicates import beats_equal, nearness
 from jaxpe.report.corpus.text import keyed_sentences
 from jaxpe.report.text import number
