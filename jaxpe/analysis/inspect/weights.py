@@ -106,13 +106,9 @@ def table_geometry(
     n = corpus.ids.shape[1]
     if len(table) < n:
         raise InputError(f"the table has {len(table)} positions and the corpus {n}: pass fewer")
-    entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
-    analysis = analyse_tokens(
-        corpus,
-        CorpusOptions(dim=_CORPUS_WIDTH, seed=seed),
-        encodings=(entry,),
-        progress=progress,
-    )
+    table = np.asarray(table[:n], np.float32)
+    entry, options = entry_of_table(table, _NAME), CorpusOptions(dim=_CORPUS_WIDTH, seed=seed)
+    analysis = analyse_tokens(corpus, options, encodings=(entry,), progress=progress)
     score = next(score for score in analysis.encodings if score.name == _NAME)
     observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
     held_out = analysis.held_out
@@ -121,7 +117,7 @@ def table_geometry(
     return GeometryStage(
         positions=analysis.position.positions,
         documents=analysis.facts.documents,
-        stress=float(jaxpe.stress(jnp.asarray(table[:n], jnp.float32), observed)),
+        stress=float(jaxpe.stress(table, observed)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
         held_out=scores.get(_NAME),
@@ -129,7 +125,7 @@ def table_geometry(
         own=held_out.own[held_out.dim - 1] if held_out is not None and held_out.dim else None,
         correlation=score.mantel_r,
         violation_rate=score.violation_rate,
-        shuffled=_random_order_stress(table[:n], analysis, seed=seed),
+        shuffled=_random_order_stress(table, analysis, seed=seed),
         position_share=analysis.intervals.get("position_share"),
         significant=analysis.position.significant_rank,
     )
