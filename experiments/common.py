@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
-from cycler import cycler
+from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import jaxpe
 from experiments.provenance import write_result
 from jaxpe.data import TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
-from jaxpe.report import style
-from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = {"sst2": 128, "imdb": 256}
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, GREY)  # "C0" to "C6"
+# "C0" to "C6": of Okabe and Ito (2008).
+COLOURS = BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, GREY = (
+    "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#777777",
+)  # fmt: skip
 TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
 
 
@@ -195,10 +195,11 @@ def new_figure(
     title: str, *, rows: int = 1, columns: int = 1, width: float = 7.2, height: float = 3.2
 ) -> tuple[Figure, np.ndarray]:
     """A figure in the style of the reports, and its axes `[rows, columns]`."""
-    matplotlib.rcParams.update(style.STYLE | {"axes.prop_cycle": cycler(color=COLOURS)})
-    size = {"rows": rows, "columns": columns, "width": width, "height": height}
-    figure, axes = style.new_figure(title, **size)
-    return figure, np.array(axes).reshape(rows, columns)
+    pyplot.style.use("jaxpe.plot.jaxpe")
+    pyplot.rcParams["axes.prop_cycle"] = pyplot.cycler(color=COLOURS)
+    figure = Figure((width, height))
+    figure.suptitle(title)
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def save_figure(run: Run, name: str, figure: Figure) -> None:

@@ -20,11 +20,10 @@ from flax import nnx
 
 import jaxpe
 from experiments import common
-from experiments.common import Run
+from experiments.common import GREY, Run
 from experiments.learning import interval
 from jaxpe import nn, spectral, training
 from jaxpe.data import load_tokens
-from jaxpe.report.style import GREY
 
 BLOCK = 16  # words whose loss is averaged
 CHUNK = 16  # documents at a time

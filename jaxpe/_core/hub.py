@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import fnmatch
 import os
 import re
 from pathlib import Path
@@ -17,12 +18,11 @@ Options = TypeVar("Options")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
 _NAME = re.compile(rf"({_PART}/{_PART})(/(?:{_PART}/)*{_PART}\.gguf)?", re.ASCII)
 _FILE = re.compile(r".*\.(gguf|json|safetensors)")  # of one folder: no name of a repository
-_SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # no code, and no path out of the folder
 _FOLDER = re.compile(r"models--.+?--(.+)")  # folder of a repository in the cache
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
-_WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
+_WEIGHTS = ("model*.safetensors", _INDEX, *_TOKENIZERS)  # no code
 _LARGEST_INDEX = 2**26  # bytes
 
 
@@ -65,9 +65,22 @@ def model_folder(
             )
         return Path(name)
     file = (named[2] or f"/{_CONFIG}")[1:]
-    library = _library(named[0])
-    source = _Source(library, named[0], named[1], revision, file, weights and named[2] is None)
-    path = source.cached() or source.fetched()
+    wanted = [file]
+    if named[2] is None:
+        wanted += ["generation_config.json", *(_WEIGHTS if weights else ())]
+    try:
+        library = require("huggingface_hub", extra="hub")
+        path = _cached(library, named[1], revision, wanted)
+        path = path or _fetched(library, named[1], revision, wanted)
+    except MissingExtraError as error:
+        raise MissingExtraError(
+            f"{name} is not a local file or folder; for the hub, {error}", name=error.name
+        ) from error
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # of huggingface_hub, and of the libraries that it calls
+        files = named[1] if weights and named[2] is None else f"{named[1]} {file}"
+        raise InputError(_message(error, named[0], named[1], revision, files)) from error
     return path if named[2] else path.parent
 
 
@@ -102,130 +115,72 @@ def model_name(path: Path) -> str:
     return path.resolve().name
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """Required files of a repository, and the library that downloads them."""
+def _cached(library: Any, repository: str, revision: str | None, wanted: list[str]) -> Path | None:
+    """Path of the first file, if the cache has all required files; else None."""
+    found = library.try_to_load_from_cache(repository, wanted[0], revision=revision)
+    if not isinstance(found, str):  # None, or a mark that the repository has no such file
+        return None
+    path = Path(found)
+    return path if _INDEX not in wanted or _has_weights(path.parent) else None
 
-    library: Any
-    name: str
-    repository: str
-    revision: str | None
-    file: str
-    weights: bool
 
-    def cached(self) -> Path | None:
-        """Path of the file, if the cache has all required files; else None."""
-        location = self.library.try_to_load_from_cache(
-            self.repository, self.file, revision=self.revision
+def _fetched(library: Any, repository: str, revision: str | None, wanted: list[str]) -> Path:
+    """Path of the first file, downloaded together with all other required files."""
+    about = library.HfApi().model_info(repository, revision=revision, files_metadata=True)
+    sizes = {x.rfilename: x.size or 0 for x in about.siblings if _matches(x.rfilename, wanted)}
+    if wanted[0] not in sizes:
+        raise InputError(
+            f"{repository} has no {wanted[0]}: pass a repository with a {_CONFIG}, or a .gguf file "
+            f"of one as {repository}/FILE.gguf"
         )
-        if not isinstance(location, str):  # None, or a mark that the repository has no such file
-            return None
-        path = Path(location)
-        return path if not self.weights or _has_weights(path.parent) else None
-
-    def fetched(self) -> Path:
-        """Path of the file, downloaded together with all other required files."""
-        library, errors = self.library, require("huggingface_hub.errors", extra="hub")
-        try:
-            # Fails at once; a download would retry for half a minute.
-            address = library.hf_hub_url(self.repository, self.file, revision=self.revision)
-            library.get_hf_file_metadata(address)
-            path = Path(library.hf_hub_download(self.repository, self.file, revision=self.revision))
-            if self.file == _CONFIG:
-                self._fetch_beside(path.parent, errors)
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # of huggingface_hub, and of the libraries that it calls
-            raise InputError(self._message(error, errors)) from error
-        return path
-
-    def _fetch_beside(self, folder: Path, errors: Any) -> None:
-        """Fetch the other required files, from the commit of config.json."""
-
-        def fetch(name: str) -> bool:
-            try:
-                self.library.hf_hub_download(self.repository, name, revision=folder.name)
-            except errors.EntryNotFoundError as error:
-                if isinstance(error, errors.LocalEntryNotFoundError):  # the network failed
-                    raise
-                return False
-            return True
-
-        fetch("generation_config.json")
-        if not self.weights:
-            return
-        if not fetch(_WEIGHTS):
-            if not fetch(_INDEX):
-                raise InputError(
-                    f"{self.repository} has neither {_WEIGHTS} nor {_INDEX}; pass a model whose "
-                    "weights are safetensors"
-                )
-            for shard in _shards(folder, owner=self.repository):
-                fetch(shard)
-        any(map(fetch, _TOKENIZERS))
-
-    def _message(self, error: Exception, errors: Any) -> str:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        missing = isinstance(error, errors.RepositoryNotFoundError)
-        local = f"{self.name} is not a local file or folder"
-        token = "run `hf auth login`, or set HF_TOKEN"
-        if isinstance(error, errors.GatedRepoError) or (status in (401, 403) and not missing):
-            return (
-                f"{self.repository} is gated and needs a token with access: accept the terms on "
-                f"its page of the hub, then {token}"
-            )
-        if missing:
-            return (
-                f"{local}, and the hub has no public repository of this name: check the name, or "
-                f"for a private one {token}"
-            )
-        if isinstance(error, errors.RevisionNotFoundError):
-            return f"{self.repository} has no branch, tag or commit of `revision={self.revision}`"
-        if status == 404:
-            return (
-                f"{self.repository} has no {self.file}: pass a repository with a {_CONFIG}, or a "
-                f".gguf file of one as {self.repository}/FILE.gguf"
-            )
-        offline = isinstance(error, errors.OfflineModeIsEnabled)
-        cause = "HF_HUB_OFFLINE is set" if offline else reason(error)
-        files = self.repository if self.weights else f"{self.repository} {self.file}"
-        at = "" if self.revision is None else f" at revision {self.revision}"
-        return (
-            f"{local}, is not in the hub's cache, and cannot be downloaded ({cause}): run "
-            f"`hf download {files}`{at} with a network, or pass {_local_folder(self.name)}"
+    if _INDEX in wanted and not any(name.endswith(".safetensors") for name in sizes):
+        raise InputError(
+            f"{repository} has no model.safetensors; pass a model whose weights are safetensors"
         )
+    check_bytes(sum(sizes.values()), what=repository, remedy="take a smaller model")
+    folder = library.snapshot_download(repository, revision=revision, allow_patterns=[*sizes])
+    return Path(folder, wanted[0])
 
 
-def _local_folder(name: str) -> str:
-    """The folder of this name in JAXPE_MODELS_DIR, or what to pass instead."""
-    folder = Path(os.environ.get("JAXPE_MODELS_DIR", ""), name.rpartition("/")[2])
-    return str(folder) if folder.is_dir() else "a local folder"
-
-
-def _library(name: str) -> Any:
-    try:
-        return require("huggingface_hub", extra="hub")
-    except MissingExtraError as error:
-        raise MissingExtraError(
-            f"{name} is not a local file or folder; for the hub, {error}", name=error.name
-        ) from error
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _has_weights(folder: Path) -> bool:
     """Whether a folder has all weights and a tokenizer."""
-    sharded = not (folder / _WEIGHTS).is_file() and (folder / _INDEX).is_file()
-    files = _shards(folder, owner=str(folder)) if sharded else [_WEIGHTS]
+    files = ["model.safetensors"]
+    if not (folder / files[0]).is_file() and (folder / _INDEX).is_file():
+        index = read_json(folder / _INDEX, remedy="fetch it again", largest=_LARGEST_INDEX)
+        files = list(map(str, dict(index.get("weight_map", {})).values()))
     return all((folder / file).is_file() for file in files) and any(
         (folder / file).is_file() for file in _TOKENIZERS
     )
 
 
-def _shards(folder: Path, *, owner: str) -> list[str]:
-    """Names of weight files in an index, if their total size fits into memory."""
-    index = read_json(folder / _INDEX, remedy="fetch it again", largest=_LARGEST_INDEX)
-    about, files = index.get("metadata"), index.get("weight_map")
-    size = about.get("total_size") if isinstance(about, dict) else None
-    if isinstance(size, int):
-        check_bytes(size, what=owner, remedy="take a smaller model")
-    names = set(files.values()) if isinstance(files, dict) else set()
-    return sorted(name for name in names if _SHARD.fullmatch(str(name)))
+def _message(error: Exception, name: str, repository: str, revision: str | None, files: str) -> str:
+    """What to do about an error of `huggingface_hub`, or of the libraries that it calls."""
+    errors = require("huggingface_hub.errors", extra="hub")
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    missing = isinstance(error, errors.RepositoryNotFoundError)
+    local, token = f"{name} is not a local file or folder", "run `hf auth login`, or set HF_TOKEN"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{repository} has no branch, tag or commit of `revision={revision}`"
+    if isinstance(error, errors.GatedRepoError) or (status in (401, 403) and not missing):
+        return (
+            f"{repository} is gated and needs a token with access: accept the terms on its page of "
+            f"the hub, then {token}"
+        )
+    if missing:
+        return (
+            f"{local}, and the hub has no public repository of this name: check the name, or for a "
+            f"private one {token}"
+        )
+    offline = isinstance(error, errors.OfflineModeIsEnabled)
+    cause = "HF_HUB_OFFLINE is set" if offline else reason(error)
+    at = "" if revision is None else f" at revision {revision}"
+    folder = Path(os.environ.get("JAXPE_MODELS_DIR", ""), name.rpartition("/")[2])
+    return (
+        f"{local}, is not in the hub's cache, and cannot be downloaded ({cause}): run "
+        f"`hf download {files}`{at} with a network, or pass "
+        f"{folder if folder.is_dir() else 'a local folder'}"
+    )

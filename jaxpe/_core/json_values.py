@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import os
@@ -9,7 +10,7 @@ import reprlib
 import stat
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard, Union
 
@@ -22,6 +23,10 @@ _LARGEST_FLOAT = 1e300  # no field needs a larger number
 _LISTED = 10  # unknown fields that a message names at most
 _NOT_FINITE = {None: math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_WORDS = {
+    float: "a finite number", int: "an integer", str: "a string", bool: "true or false",
+    Path: "a path", types.NoneType: "null",
+}  # fmt: skip
 LARGEST_FILE = 2**29  # bytes; ten times the vocabulary of a large model
 
 
@@ -145,46 +150,47 @@ def from_json(kind: Any, value: Any, *, where: str, finite: bool = True) -> Any:
     Sizes(dim=8, rates=(1.0, 0.5))
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+
+    def read(kind: Any, item: Any, at: str = "") -> Any:
+        return from_json(kind, item, where=where + at, finite=finite)
+
     if kind is Any:
         return value
     if origin is Annotated:
-        return from_json(arguments[0], value, where=where, finite=finite)
+        return read(arguments[0], value)
     if kind is np.ndarray:
         return _array(value, where)
     if origin in (Union, types.UnionType):
-        return _union(arguments, value, where, finite)
+        return _union(arguments, value, read)
     if origin is Literal:
-        if value not in arguments:
-            raise _wrong(value, " or ".join(map(repr, arguments)), where)
-        return value
+        return _checked(value, value in arguments, " or ".join(map(repr, arguments)), where)
     if origin in (tuple, list):
-        return _sequence(origin, arguments, value, where, finite)
+        values = _checked(value, isinstance(value, list), "a list", where)
+        repeated = origin is list or arguments[1:] == (Ellipsis,)
+        kinds = arguments[:1] * len(values) if repeated else arguments
+        _checked(value, len(kinds) == len(values), f"a list of {len(kinds)}", where)
+        pairs = enumerate(zip(kinds, values, strict=True))
+        return origin(read(each, item, f"[{index}]") for index, (each, item) in pairs)
     if origin is dict:
-        items = _instance(dict, value, "an object", where)
-        return _fields(dict.fromkeys(items, arguments[1]), items, where, finite)
+        items = _checked(value, isinstance(value, dict), "an object", where)
+        return {name: read(arguments[1], item, f".{name}") for name, item in items.items()}
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return _record(kind, value, where, finite)
+        hints = _record_hints(kind, value, where)
+        return kind(**{name: read(hints[name], item, f".{name}") for name, item in value.items()})
     named = value is None or isinstance(value, str)
     if kind is float and not finite and named and value in _NOT_FINITE:
         return _NOT_FINITE[value]
-    return _plain(kind, value, where)
+    return _plain(kind or types.NoneType, value, where)
 
 
 def _plain(kind: Any, value: Any, where: str) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not abs(value) <= _LARGEST_FLOAT:  # also false for NaN
-            raise _wrong(value, "a finite number", where)
-        return float(value)
-    if kind is int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _wrong(value, "an integer", where)
-        return value
-    if kind in (None, types.NoneType):
-        return _instance(types.NoneType, value, "null", where)
-    if kind is Path:
-        return Path(_instance(str, value, "a path", where))
-    return _instance(kind, value, {str: "a string", bool: "true or false"}[kind], where)
+        right = is_number and abs(value) <= _LARGEST_FLOAT  # false for NaN
+    else:
+        right = isinstance(value, str if kind is Path else kind) and (kind is not int or is_number)
+    _checked(value, right, _WORDS[kind], where)
+    return kind(value) if kind in (float, Path) else value
 
 
 def _array(value: Any, where: str) -> np.ndarray:
@@ -202,51 +208,32 @@ def _array(value: Any, where: str) -> np.ndarray:
         raise _wrong(value, "an array of numbers", where) from error
 
 
-def _union(kinds: tuple[Any, ...], value: Any, where: str, finite: bool) -> Any:
+def _union(kinds: tuple[Any, ...], value: Any, read: Callable[[Any, Any], Any]) -> Any:
     if value is None and types.NoneType in kinds:
         return None  # null is NaN only for a plain float
     problems = []
     for kind in kinds:
         try:
-            return from_json(kind, value, where=where, finite=finite)
+            return read(kind, value)
         except InputError as error:
             problems.append(error)
     # For `X | None`, the message about X is more useful than the one about null.
     raise problems[0]
 
 
-def _sequence(kind: Any, arguments: tuple[Any, ...], value: Any, where: str, finite: bool) -> Any:
-    values = _instance(list, value, "a list", where)
-    repeated = kind is list or arguments[1:] == (Ellipsis,)
-    kinds = arguments[:1] * len(values) if repeated else arguments
-    if len(kinds) != len(values):
-        raise _wrong(value, f"a list of {len(kinds)}", where)
-    return kind(
-        from_json(each, item, where=f"{where}[{i}]", finite=finite)
-        for i, (each, item) in enumerate(zip(kinds, values, strict=True))
-    )
-
-
-def _record(kind: Any, value: Any, where: str, finite: bool) -> Any:
-    fields: Mapping[str, Any] = _instance(dict, value, "an object", where)
-    hints = type_hints(kind)
-    if unknown := sorted(fields.keys() - hints.keys()):
+def _record_hints(kind: Any, value: Any, where: str) -> dict[str, Any]:
+    """Types of the fields of a record, which has all that it needs and no other."""
+    _checked(value, isinstance(value, dict), "an object", where)
+    hints, parameters = type_hints(kind), inspect.signature(kind).parameters.values()
+    if unknown := sorted(value.keys() - hints.keys()):
         raise InputError(
             f"{where} has unknown fields {', '.join(map(reprlib.repr, unknown[:_LISTED]))}; was it "
             "written by another version of jaxpe?"
         )
-    if missing := sorted(_required_fields(kind) - fields.keys()):
+    required = {one.name for one in parameters if one.default is one.empty}
+    if missing := sorted(required - value.keys()):
         raise InputError(f"{where} lacks {', '.join(map(repr, missing))}")
-    return kind(**_fields(hints, fields, where, finite))
-
-
-def _fields(
-    kinds: Mapping[str, Any], values: Mapping[str, Any], where: str, finite: bool
-) -> dict[str, Any]:
-    return {
-        name: from_json(kinds[name], item, where=f"{where}.{name}", finite=finite)
-        for name, item in values.items()
-    }
+    return hints
 
 
 @functools.cache
@@ -255,20 +242,9 @@ def type_hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def _required_fields(kind: Any) -> set[str]:
-    if not dataclasses.is_dataclass(kind):
-        return set(kind._fields) - kind._field_defaults.keys()
-    missing = dataclasses.MISSING
-    return {
-        field.name
-        for field in dataclasses.fields(kind)
-        if field.default is missing and field.default_factory is missing
-    }
-
-
-def _instance(kind: Any, value: Any, name: str, where: str) -> Any:
-    if not isinstance(value, kind):
-        raise _wrong(value, name, where)
+def _checked(value: Any, right: bool, wanted: str, where: str) -> Any:
+    if not right:
+        raise _wrong(value, wanted, where)
     return value
 
 

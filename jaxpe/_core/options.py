@@ -78,7 +78,28 @@ class Choice(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
+class Reading:
+    """How documents are read.
+
+    Attributes:
+        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
+            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
+            characters for FASTA and FASTQ.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and count them.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        seed: random seed.
+    """
+
+    tokenizer: str | None = None
+    text_field: str | None = None
+    skip_nulls: bool = False
+    data_dir: Path | None = None
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source(Reading):
     """Documents, and how they are read.
 
     Attributes:
@@ -86,23 +107,11 @@ class Source:
             files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
             .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
             fields; rename a .tsv to have it read so.
-        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
-            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
-            characters for FASTA and FASTQ.
         length: number of positions; from the corpus or the model when absent.
-        text_field: column or key with the text, in files with columns.
-        skip_nulls: leave out rows whose text is null or missing, and count them.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        seed: random seed.
     """
 
     source: str | tuple[str, ...] = "stdlib"
-    tokenizer: str | None = None
     length: int | None = None
-    text_field: str | None = None
-    skip_nulls: bool = False
-    data_dir: Path | None = None
-    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

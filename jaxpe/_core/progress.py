@@ -1,6 +1,7 @@
 """Progress of long computations, and the duration of their stages."""
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar, runtime_checkable
@@ -69,8 +70,9 @@ class Clock:
 
     Args:
         progress: receiver of the stages.
+        stages: number of them; `stage` announces none without it.
 
-    >>> clock = Clock()
+    >>> clock = Clock(stages=2)
     >>> clock.lap("reading")
     >>> with clock.stage("writing"):
     ...     pass
@@ -78,18 +80,19 @@ class Clock:
     ['reading', 'writing']
     """
 
-    def __init__(self, progress: Progress = SILENT) -> None:
+    def __init__(self, progress: Progress = SILENT, *, stages: int = 0) -> None:
         self.laps: dict[str, float] = {}
-        self._progress = progress
+        self.progress = progress
+        self._stages, self._numbers = stages, itertools.count(1)
         self._begun = self._last = time.perf_counter()
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Context of a stage, which is shown while it runs."""
-        steps = iter(self._progress.track((None,), name))
-        next(steps)
+        """Context of a stage: a line says its number, name and the seconds so far."""
+        if self._stages:
+            at = f"stage {next(self._numbers)} of {self._stages}: {name}"
+            self.progress.say(f"{at} ({self.total():.0f} s so far)")
         yield
-        next(steps, None)
         self.lap(name)
 
     def total(self) -> float:

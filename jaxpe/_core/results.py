@@ -49,7 +49,7 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     """Load a saved result.
 
     Args:
-        kind: type of the result, such as `jaxpe.analysis.corpus.CorpusAnalysis`.
+        kind: type of the result, such as `jaxpe.analysis.corpus.CorpusResult`.
         path: path of its JSON file.
 
     Raises:

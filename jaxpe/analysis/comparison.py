@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -16,11 +16,12 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 from jaxpe.data.corpora.sources import source_name
+from jaxpe.training import TrainConfig, TrainSummary
 
 # Options that may differ between seeds of one configuration: seeds and logging.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
 # Options that determine the held-out documents, besides the corpus and the seed.
-_OF_DOCUMENTS = ("held_out", "length", "special", "text_field", "label_field")
+OF_DOCUMENTS = ("held_out", "length", "special", "text_field", "label_field")
 
 
 class ComparedRun(NamedTuple):
@@ -30,42 +31,61 @@ class ComparedRun(NamedTuple):
         name: its folder, without the common beginning of all folders.
         group: name of its group, the runs that differ only in their seeds: the name of the first
             one.
-        seed, init_seed: seeds of the documents and of the weights.
+        config: its options and its folder.
+        summary: summary in numbers; None while steps are left.
+        vocabulary: hash of the text of all ids.
+        documents: checksum of the token ids of all documents.
         steps: number of updates so far.
-        finished: whether these are all steps of the run.
-        parameters: number of parameters of the model; None while steps are left, as are `seconds`.
-        seconds: duration of the run.
-        common: evaluation at the last step that all runs evaluated; None without one.
-        last: the last evaluation.
-        best: the evaluation of lowest loss.
         loss_steps: steps of `loss`.
         loss: loss of the training batches, one a step.
-        held_out_steps: steps of `held_out`.
-        held_out: losses on held-out documents.
-        evaluated: number of these documents; an upper bound while steps are left.
+        held_out_steps: steps of `held_out` and `accuracy`.
+        held_out: losses on held-out documents, in nats.
+        accuracy: accuracies on them; NaN for a task without one.
     """
 
     name: str
     group: str
-    seed: int
-    init_seed: int
+    config: TrainConfig
+    summary: TrainSummary | None
+    vocabulary: str
+    documents: int
     steps: int
-    finished: bool
-    parameters: int | None
-    seconds: float | None
-    common: Evaluation | None
-    last: Evaluation
-    best: Evaluation
     loss_steps: LargeArray
     loss: LargeArray
     held_out_steps: LargeArray
     held_out: LargeArray
-    evaluated: int
+    accuracy: LargeArray
 
     @property
-    def compared(self) -> Evaluation:
-        """The evaluation by which the run is compared."""
-        return self.last if self.common is None else self.common
+    def best(self) -> Evaluation:
+        """The evaluation of lowest finite loss, or the first."""
+        return self._evaluation(
+            int(np.argmin(np.where(np.isfinite(self.held_out), self.held_out, np.inf)))
+        )
+
+    def at(self, step: int | None) -> Evaluation:
+        """The evaluation at a step; the last one without a step."""
+        return self._evaluation(-1 if step is None else list(self.held_out_steps).index(step))
+
+    @property
+    def drawn(self) -> int | None:
+        """Number of held-out documents drawn for evaluation; None for all, or while steps are left.
+
+        Documents are drawn by the seed.
+        """
+        rows = self.config.evaluate_rows
+        return None if self.summary is None or rows >= self.summary.held_out else rows
+
+    @property
+    def evaluated(self) -> int:
+        """Number of documents of an evaluation; an upper bound while steps are left."""
+        rows = self.config.evaluate_rows
+        return rows if self.summary is None else min(rows, self.summary.held_out)
+
+    def _evaluation(self, index: int) -> Evaluation:
+        arrays = self.held_out_steps, self.held_out, self.accuracy
+        step, loss, accuracy = (x[index].item() for x in arrays)
+        return Evaluation(int(step), loss, accuracy)
 
 
 class Estimate(NamedTuple):
@@ -113,8 +133,6 @@ class RunComparison(NamedTuple):
             groups are compared at the last evaluation of each run.
         runs: runs in the order of the folders.
         groups: groups, in the order of their mean loss.
-        settings: options that differ, by name, one value a run.
-        warnings: reasons that make the runs less comparable, as sentences.
     """
 
     source: str
@@ -122,8 +140,18 @@ class RunComparison(NamedTuple):
     step: int | None
     runs: tuple[ComparedRun, ...]
     groups: tuple[Group, ...]
-    settings: dict[str, tuple[str, ...]]
-    warnings: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, tuple[str, ...]]:
+        """Options that differ, by name, one value a run; "–" for an option that a run has not."""
+        chosen = [_values(run.config, self.task) for run in self.runs]
+        names = dict.fromkeys(itertools.chain(*chosen))
+        values = {name: tuple(x.get(name, "–") for x in chosen) for name in names}
+        return {name: each for name, each in values.items() if len(set(each)) > 1}
+
+    def members(self, name: str) -> list[ComparedRun]:
+        """Runs of a group."""
+        return [run for run in self.runs if run.group == name]
 
 
 def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
@@ -148,51 +176,41 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     if twice := [folder for folder in folders if folders.count(folder) > 1]:
         raise InputError(f"`runs`: {twice[0]} is there twice; pass each folder once")
     runs = [read_run(directory) for directory in directories]
-    evaluated = [_evaluations(run) for run in runs]
-    warnings = [text for other in runs[1:] for text in _pair_warnings(runs[0], other)]
-    step = max(set.intersection(*({x.step for x in history} for history in evaluated)), default=0)
-    chosen = [{name: choice.value for name, choice in choices(run).items()} for run in runs]
-    compared: list[ComparedRun] = []
-    groups: dict[str, str] = {}  # names of the first runs, by their configurations
-    names = short_names(folders)
-    for run, history, options, name in zip(runs, evaluated, chosen, names, strict=True):
+    task, groups = runs[0].vocabulary.task, {}  # names of the first runs, by their configurations
+    compared = []
+    for run, name in zip(runs, short_names(folders), strict=True):
         extended = 0 if run.summary is None else run.summary.extended_after
-        settings = {k: v for k, v in options.items() if k not in NOT_TRAINED}
-        group = groups.setdefault(repr((sorted(settings.items()), extended)), name)
-        compared.append(_compared_run(run, history, name, group, step))
-    means = _groups(compared)
-    warnings += [*_length_warnings(runs), *_seed_warnings(compared, means)]
+        values = _values(run.config, run.vocabulary.task)
+        trained = sorted(item for item in values.items() if item[0] not in NOT_TRAINED)
+        group = groups.setdefault(repr((trained, extended)), name)
+        compared.append(_compared_run(run, name, group))
+    for other in runs[1:]:
+        _refuse_differences(runs[0], other)
+    steps = set.intersection(*(set(run.held_out_steps.astype(int).tolist()) for run in compared))
+    step = max(steps, default=0) or None
     return RunComparison(
         source=source_name(runs[0].config.source),
-        task=runs[0].vocabulary.task,
-        step=step or None,
+        task=task,
+        step=step,
         runs=tuple(compared),
-        groups=means,
-        settings={
-            name: values
-            for name in dict.fromkeys(itertools.chain(*chosen))
-            if len(set(values := tuple(x.get(name, "–") for x in chosen))) > 1
-        },
-        warnings=tuple(dict.fromkeys(warnings)),
+        groups=_groups(compared, step),
     )
 
 
-def _evaluations(run: TrainedRun) -> list[Evaluation]:
-    """Evaluations of a run; raises for a run without a training step."""
-    evaluated = evaluations(run)
-    if not any(one.step > 0 for one in evaluated):
-        raise InputError(
-            f"{run.config.out} has no evaluation after a training step yet (it is at step "
-            f"{run.step:,}): resume it first, or leave it out"
-        )
-    return evaluated
+def _values(config: TrainConfig, task: str) -> dict[str, str]:
+    return {name: choice.value for name, choice in choices(config, task).items()}
 
 
-def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
-    """Warnings about two runs; raises if their losses do not compare."""
+def other_documents(run: Any, other: Any) -> list[str]:
+    """Names of settings for which two runs hold out or cut their documents differently."""
+    pair = [_values(each.config, "classify") for each in (run, other)]
+    return [name for name in OF_DOCUMENTS if pair[0].get(name) != pair[1].get(name)]
+
+
+def _refuse_differences(first: TrainedRun, other: TrainedRun) -> None:
+    """Raise `InputError` for two runs whose losses do not compare."""
     runs, pair = (first, other), f"{first.config.out} and {other.config.out}"
     other_tokens = first.vocabulary_hash != other.vocabulary_hash
-    other_documents = first.documents != other.documents
 
     def refuse(noun: str, values: Sequence[str], *, differ: bool | None = None) -> None:
         if values[0] != values[1] if differ is None else differ:
@@ -207,116 +225,61 @@ def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
     if first.vocabulary.task != "classify":  # a loss per token depends on the tokenizer
         sizes = [f"{len(run.vocabulary.tokens):,} tokens" for run in runs]
         refuse("vocabularies", sizes, differ=other_tokens)
-    warnings = []
-    if other_tokens:
-        warnings.append(f"{pair} read the documents with different vocabularies.")
-    if other_documents:
+    if first.documents != other.documents:
         refuse("corpora", [source_name(run.config.source) for run in runs])
-        chosen = [choices(run) for run in runs]
-        names = [name for name in _OF_DOCUMENTS if chosen[0].get(name) != chosen[1].get(name)]
-        names += ["tokenizer"] * other_tokens
-        if not names and first.config.seed == other.config.seed:
+        alike = not other_tokens and not other_documents(first, other)
+        if alike and first.config.seed == other.config.seed:
             raise InputError(
                 f"{pair} are of documents of the same name and different content: pass runs of the "
                 "same documents"
             )
-        if names:
-            listed = ", ".join(f"`{name}`" for name in names)
-            warnings.append(f"{pair} hold out or cut their documents differently ({listed}).")
-    if _evaluated_rows(first) != _evaluated_rows(other):
-        warnings.append(f"{pair} are evaluated on different parts of the held-out documents.")
-    return warnings
 
 
-def _evaluated_rows(run: TrainedRun) -> int | None:
-    """Number of documents drawn for evaluation; None for all of them."""
-    rows = run.config.evaluate_rows
-    return None if run.summary is None or rows >= run.summary.held_out else rows
-
-
-def _seed_warnings(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
-    """Warnings of configurations on different documents that no interval accounts for.
-
-    Each seed draws and holds out other documents. Pairs of equal seeds share them, and an interval
-    over independent seeds includes their scatter.
-    """
-    seeds = {group.name: {run.seed for run in runs if run.group == group.name} for group in groups}
-    return [
-        f"{groups[0].name} and {group.name} are trained from different seeds (`seed` differs), and "
-        "so evaluated on different documents: train both from the same seeds."
-        for group in groups[1:]
-        if math.isnan(group.behind.half) and seeds[group.name].isdisjoint(seeds[groups[0].name])
-    ]
-
-
-def _length_warnings(runs: list[TrainedRun]) -> list[str]:
-    """Warnings of runs that were stopped, extended, or differ in length."""
-    warnings = []
-    if len({run.step for run in runs}) > 1 and any(run.config.decay != "constant" for run in runs):
-        warnings.append(
-            "Runs of different numbers of steps have different learning rates at the same step, "
-            "since the rate decays to 0 at the end of each."
+def _compared_run(run: TrainedRun, name: str, group: str) -> ComparedRun:
+    """A run as arrays; raises `InputError` for a run without a training step."""
+    evaluated = evaluations(run)
+    if not any(one.step > 0 for one in evaluated):
+        raise InputError(
+            f"{run.config.out} has no evaluation after a training step yet (it is at step "
+            f"{run.step:,}): resume it first, or leave it out"
         )
-    for run in runs:
-        if run.summary is None:
-            warnings.append(f"{run.config.out} is not finished: it is at step {run.step:,}.")
-        elif run.summary.extended_after:
-            warnings.append(
-                f"{run.config.out} was extended: up to step {run.summary.extended_after:,} its "
-                "learning rate followed the schedule of a shorter run."
-            )
-    return warnings
-
-
-def _compared_run(
-    run: TrainedRun, evaluated: list[Evaluation], name: str, group: str, step: int
-) -> ComparedRun:
     losses = [(r["step"], r["loss"]) for r in run.history if r.get("loss") is not None]
-    loss_steps, loss = np.array(losses, float).reshape(-1, 2).T
-    finite = [one for one in evaluated if math.isfinite(one.loss)]
-    done, rows = run.summary, run.config.evaluate_rows
     return ComparedRun(
-        name=name,
-        group=group,
-        seed=run.config.seed,
-        init_seed=run.config.init_seed,
-        steps=run.step,
-        finished=done is not None,
-        parameters=None if done is None else done.parameters,
-        seconds=None if done is None else done.seconds,
-        common=next((one for one in evaluated if step and one.step == step), None),
-        last=evaluated[-1],
-        best=min(finite or evaluated, key=lambda one: one.loss),
-        loss_steps=loss_steps,
-        loss=loss,
-        held_out_steps=np.array([one.step for one in evaluated], float),
-        held_out=np.array([one.loss for one in evaluated], float),
-        evaluated=rows if done is None else min(rows, done.held_out),
+        name,
+        group,
+        run.config,
+        run.summary,
+        run.vocabulary_hash,
+        run.documents,
+        run.step,
+        *np.array(losses, float).reshape(-1, 2).T,
+        *np.array(evaluated, float).T,
     )
 
 
-def _groups(runs: Sequence[ComparedRun]) -> tuple[Group, ...]:
+def _groups(runs: Sequence[ComparedRun], step: int | None) -> tuple[Group, ...]:
     """Groups by mean loss, each compared with the first; a repeated run counts once."""
     members: dict[str, dict[tuple[int, int], ComparedRun]] = {}
     for run in runs:
-        members.setdefault(run.group, {})[run.seed, run.init_seed] = run
+        members.setdefault(run.group, {})[run.config.seed, run.config.init_seed] = run
 
     def loss(name: str) -> float:
-        mean = np.mean([run.compared.loss for run in members[name].values()])
+        mean = np.mean([run.at(step).loss for run in members[name].values()])
         return math.inf if math.isnan(mean) else float(mean)
 
     names = sorted(members, key=loss)
     level = pair_level(len(names))
-    return tuple(_group(name, members[name], members[names[0]], level) for name in names)
+    return tuple(_group(name, members[name], members[names[0]], step, level) for name in names)
 
 
 def _group(
     name: str,
     runs: dict[tuple[int, int], ComparedRun],
     best: dict[tuple[int, int], ComparedRun],
+    step: int | None,
     level: float,
 ) -> Group:
-    losses, others = ({k: run.compared.loss for k, run in group.items()} for group in (runs, best))
+    losses, others = ({k: run.at(step).loss for k, run in group.items()} for group in (runs, best))
     shared = sorted(losses.keys() & others.keys())
     paired = len(shared) > 1
     if runs is best:
@@ -325,7 +288,7 @@ def _group(
         behind = _mean([losses[seeds] - others[seeds] for seeds in shared], level)
     else:
         behind = _welch(list(losses.values()), list(others.values()), level)
-    accuracies = np.array([run.compared.accuracy for run in runs.values()])
+    accuracies = np.array([run.at(step).accuracy for run in runs.values()])
     trials = min(run.evaluated for run in runs.values())
     accuracy = seed_interval(accuracies, within=(0.0, 1.0), trials=trials)
     mean = _mean(list(losses.values()))

@@ -38,12 +38,14 @@ class ComparedCorpus(NamedTuple):
         documents, tokens: numbers of counted documents and tokens.
         coordinates: float `[n, 2]`, its geometry in two dimensions, rotated onto the first corpus;
             NaN at positions without tokens.
+        grouped: whether documents of one group were kept together in a fold.
     """
 
     name: str
     documents: int
     tokens: int
     coordinates: np.ndarray
+    grouped: bool
 
 
 class ComparedPair(NamedTuple):
@@ -64,6 +66,7 @@ class ComparedPair(NamedTuple):
         tokens: tokens of a fold, thinned to equally many at each position in both corpora.
         of_position: whether null corpora were subtracted, so that position alone is compared,
             without composition.
+        shared: number of shards that both have, whose documents are no independent samples.
     """
 
     first: str
@@ -79,6 +82,12 @@ class ComparedPair(NamedTuple):
     folds: int
     tokens: int
     of_position: bool
+    shared: int
+
+    @property
+    def differ(self) -> bool:
+        """Whether they differ by more than chance."""
+        return self.p_adjusted <= LEVEL
 
 
 class CorporaComparison(NamedTuple):
@@ -90,7 +99,6 @@ class CorporaComparison(NamedTuple):
         dim, permutations, seed: options of the comparison.
         corpora: corpora in the order of the counts.
         pairs: all pairs of corpora.
-        warnings: reasons that make the corpora less comparable, as sentences.
     """
 
     tokenizer: str
@@ -100,7 +108,6 @@ class CorporaComparison(NamedTuple):
     seed: int
     corpora: tuple[ComparedCorpus, ...]
     pairs: tuple[ComparedPair, ...]
-    warnings: tuple[str, ...]
 
 
 def compare_counts(
@@ -151,20 +158,17 @@ def compare_counts(
     pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
         ComparedCorpus(
-            name, each.header.documents, int(each.table.sum(dtype=np.int64)), coordinates
+            name,
+            each.header.documents,
+            int(each.table.sum(dtype=np.int64)),
+            coordinates,
+            each.header.settings.group_field is not None,
         )
         for name, each, coordinates in zip(names, stored, _aligned(stored, grams), strict=True)
     )
-    settings, warnings = stored[0].header.settings, _warnings(stored, names, pairs)
+    settings = stored[0].header.settings
     return CorporaComparison(
-        tokenizer=settings.tokenizer,
-        length=settings.rows,
-        dim=dim,
-        permutations=permutations,
-        seed=seed,
-        corpora=corpora,
-        pairs=tuple(pairs),
-        warnings=tuple(warnings),
+        settings.tokenizer, settings.rows, dim, permutations, seed, corpora, tuple(pairs)
     )
 
 
@@ -185,6 +189,7 @@ def _pair(
     totals = [part.table.sum(axis=(0, 1), dtype=np.int64) for part in parts]
     folded: list[PositionCounts] = [part.counts for part in parts]
     result = compare_geometries(*folded, nulls=nulls, **options)
+    digests = [{shard.digest for shard in x.header.shards if shard.documents} for x in (a, b)]
     pair = ComparedPair(
         first=names[0],
         second=names[1],
@@ -199,6 +204,7 @@ def _pair(
         folds=result.folds,
         tokens=result.tokens,
         of_position=result.of_position,
+        shared=len(digests[0] & digests[1]),
     )
     return pair, result.grams
 
@@ -240,32 +246,6 @@ def _aligned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> lis
         aligned = np.asarray(procrustes(plane, planes[0], scale=True).aligned)
         turned.append(np.where(present, aligned, np.nan))
     return turned
-
-
-def _warnings(
-    stored: Sequence[StoredCounts], names: Sequence[str], pairs: Sequence[ComparedPair]
-) -> list[str]:
-    warnings = [
-        f"{pair.first} and {pair.second} are compared without null corpora: a difference may come "
-        "from the documents that reach late positions. Count both with `nulls` and at least 8 "
-        "`folds`."
-        for pair in pairs
-        if not pair.of_position
-    ]
-    named = list(zip(stored, names, strict=True))
-    if ungrouped := [name for each, name in named if each.header.settings.group_field is None]:
-        warnings.append(
-            f"Documents of {', '.join(ungrouped)} were counted without a `group_field`: "
-            "near-copies and documents of one author make p-values too small."
-        )
-    for (a, one), (b, other) in itertools.combinations(named, 2):
-        digests = [{s.digest for s in x.header.shards if s.documents} for x in (a, b)]
-        same = digests[0] & digests[1]
-        if same:
-            warnings.append(
-                f"{one} and {other} share {len(same)} shards: they are no independent samples."
-            )
-    return warnings
 
 
 def _names(counts: Sequence[str | os.PathLike[str] | StoredCounts]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options, model_name
+from jaxpe._core.options import Model, Source
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import LabelledTokens, TokenCorpus
 from jaxpe.data.corpora.corpus import as_sources
@@ -47,7 +48,7 @@ class Subject(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SubjectOptions:
+class SubjectOptions(Source, Model):
     """Documents and a model.
 
     Attributes:
@@ -58,29 +59,15 @@ class SubjectOptions:
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
             name on the hub; when absent, a small transformer with its initial parameters. A run has
             its own documents, length and task.
-        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the model's own.
         task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
-        seed: random seed of all draws.
-        text_field: column or key with the text, in files with columns.
-        skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
-    source: str | tuple[str, ...] = "stdlib"
-    model: str | None = None
-    revision: str | None = None
-    length: int | None = None
-    tokenizer: str | None = None
     task: Literal["classify", "mlm", "causal"] | None = None
-    seed: int = 0
-    text_field: str | None = None
-    skip_nulls: bool = False
     label_field: str | None = None
-    data_dir: str | None = None
 
 
 class _Model(NamedTuple):

@@ -41,6 +41,11 @@ class TrainedRun(NamedTuple):
         """The last logged step."""
         return self.history[-1]["step"] if self.history else 0
 
+    @property
+    def in_files(self) -> bool:
+        """Whether all of it is in files of its folder already, so that a page adds none."""
+        return True
+
 
 class Evaluation(NamedTuple):
     """A loss on held-out documents, in nats, and the accuracy where the task has one."""
@@ -154,17 +159,21 @@ def loss_trend(run: TrainedRun) -> Trend:
     return Trend(direction, change, earlier.step, fall, best)
 
 
-def choices(run: TrainedRun) -> dict[str, Choice]:
+def choices(config: TrainConfig, task: str) -> dict[str, Choice]:
     """Every option of a run by name: its value, and the origin of the value.
 
-    >>> choices(read_run("run"))["tokenizer"]  # doctest: +SKIP
-    Choice(value='words', origin='default')
+    Args:
+        config: options of the run.
+        task: task of the run, which its documents may have decided.
+
+    >>> choices(TrainConfig(length=32), "causal")["length"]
+    Choice(value='32', origin='asked for')
     """
-    default, options = flat_fields(TrainConfig()), flat_fields(run.config)
-    values = flat_fields(resolved(run.config, run.vocabulary.task))
-    labels = "classes" if run.vocabulary.task == "classify" else "no classes"
+    default, options = flat_fields(TrainConfig()), flat_fields(config)
+    values = flat_fields(resolved(config, task))
+    labels = "classes" if task == "classify" else "no classes"
     origins = _ORIGINS | {"task": f"{labels} in the source"}
-    if run.config.pretrained is not None:
+    if config.pretrained is not None:
         origins["tokenizer"] = "of the pretrained model"
     chosen = {
         name: Choice(_text(value), origins.get(name, "default"))

@@ -6,33 +6,33 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tyro.conf import Positional
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import read_npz
-from jaxpe.cli.parsing import command_docstring, parse, plain
+from jaxpe.cli.parsing import plain
 from jaxpe.conformance import BatchOptions, batch_offsets, check_batches
 
 _REMEDY = "write named arrays with numpy.savez"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Command(BatchOptions):
-    __doc__ = command_docstring(
-        BatchOptions,
-        files=".npz files, one a batch: positions, and if known ids, segments, mask, labels, "
-        "weights and vision; names of Grain and transformers are known.",
-        json="print only the result, as JSON.",
-        junit="file to write the result to, as JUnit XML.",
-    )
-    files: Positional[tuple[Path, ...]]
+class CheckOptions(BatchOptions):
+    """Check batches: the intended layout, by default a causal decoder, each document by itself.
+
+    Attributes:
+        json: print only the result, as JSON.
+        files: .npz files, one a batch: positions, and if known ids, segments, mask, labels, weights
+            and vision; names of Grain and transformers are known.
+        junit: file to write the result to, as JUnit XML.
+    """
+
+    files: tuple[Path, ...]
     json: bool = False
     junit: Path | None = None
 
 
-def run(words: Sequence[str]) -> None:
+def check(options: CheckOptions, words: Sequence[str]) -> None:
     """Check the batches, print the result, and exit with 1 if a check failed."""
-    options = parse(Command, words)
     intended = dataclasses.asdict(plain(options, BatchOptions))
     result = check_batches(_batches(options.files), **intended)
     if options.junit is not None:

@@ -1,85 +1,110 @@
 """Progress of all commands on standard error."""
 
+import dataclasses
+import shutil
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
-
 from jaxpe._core.progress import duration
-from jaxpe.cli.parsing import flag_message
+from jaxpe.cli.parsing import with_flags
 
 Item = TypeVar("Item")
-_PAUSE = 20.0  # seconds between lines of progress without a terminal
+_PAUSE, _REDRAW = 20.0, 0.5  # seconds between lines, and between changes of one on a terminal
+_CLEAR = "\r\033[K"
 
 
-class Bars:
-    """Progress as lines, and as bars if standard error is a terminal.
+@dataclasses.dataclass
+class _Task:
+    """An iteration that is going on."""
+
+    description: str
+    total: int | None
+    begun: float = 0.0
+    done: int = 0
+
+    def text(self) -> str:
+        """How far it is, and how long it still takes."""
+        if self.total == 1 or not self.done:
+            return self.description
+        if not self.total:
+            return f"{self.description}: {self.done:,}"
+        left = (time.monotonic() - self.begun) / self.done * (self.total - self.done)
+        return f"{self.description}: {self.done:,} of {self.total:,}, about {duration(left)} left"
+
+
+class Lines:
+    """Progress as one line on a terminal, which changes; elsewhere a line a stage, and each 20 s.
+
+    A stage is an iteration of one item.
 
     Args:
         options: dataclass of the command's options; lines show their names as flags.
-        quiet: whether to show nothing, as in all processes of a run except the first.
-        say: function that shows a line; None for standard error.
+        say: function that shows a line that stays; None for standard error.
+
+    >>> with Lines(Options) as lines:  # doctest: +SKIP
+    ...     for item in lines.track(items, "stage 2 of 3: distances"): ...
     """
 
-    def __init__(
-        self, options: type, *, quiet: bool = False, say: Callable[[str], None] | None = None
-    ) -> None:
-        self._options = options
-        self._console = Console(stderr=True, quiet=quiet)
-        self._say = say
-        self._display: RichProgress | None = None
-        self._last_line = 0.0
+    def __init__(self, options: type, *, say: Callable[[str], None] | None = None) -> None:
+        self._options, self._say = options, say
+        self._terminal = sys.stderr.isatty()
+        self._begun = self._last = time.monotonic()
+        self._tasks: list[_Task] = []
+        self._ended = threading.Event()
+        self._reminder = threading.Thread(target=self._remind, daemon=True)
+
+    def __enter__(self) -> "Lines":
+        self._reminder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._reminder.join()
+        self._clear()
 
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
-    ) -> Iterable[Item]:
-        """Yield the items, with a bar while they are consumed; nested iterations have several.
-
-        Without a terminal, a line now and then says how far it is.
-        """
+    ) -> Iterator[Item]:
+        """Yield the items, and show how far it is while they are consumed; may be nested."""
         if total is None and isinstance(items, Sized):
             total = len(items)
-        shown = self._shown if self._console.is_terminal else self._lines
-        return shown(items, description, total)
-
-    def _lines(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
-        begun = time.monotonic()
-        for done, item in enumerate(items):
-            now = time.monotonic()
-            if done and now - max(begun, self._last_line) > _PAUSE:
-                self._last_line = now
-                left = (
-                    f", about {duration((now - begun) / done * (total - done))} left"
-                    if total
-                    else ""
-                )
-                self.say(f"{description}: {done:,}{f' of {total:,}' if total else ''}{left}")
-            yield item
-
-    def _shown(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
-        if self._display is None:
-            columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-            self._display = RichProgress(
-                *columns, TimeRemainingColumn(), console=self._console, transient=True
-            )
-            self._display.start()
-        bars, bar = self._display, self._display.add_task(description, total=total)
+        task = _Task(description, total, time.monotonic())
+        self._tasks.append(task)
         try:
+            if total == 1:
+                self._show()
             for item in items:
                 yield item
-                bars.advance(bar)
+                task.done += 1
         finally:
-            bars.remove_task(bar)
-            if not bars.tasks:  # a bar that stays would overwrite lines
-                bars.stop()
-                self._display = None
+            self._tasks.remove(task)
 
     def say(self, line: str) -> None:
-        """Show a line, without wrapping it."""
-        line = flag_message(line, self._options)
-        if self._say is not None:
-            return self._say(line)
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        """Show a line that stays, without wrapping it."""
+        self._clear()
+        self._last = time.monotonic()
+        line = with_flags(line, self._options)
+        self._say(line) if self._say else print(line, file=sys.stderr, flush=True)
+
+    def _remind(self) -> None:
+        """Show what is going on, from a thread of its own: a stage may be one long computation."""
+        pause = _REDRAW if self._terminal else _PAUSE
+        while not self._ended.wait(max(self._last + pause - time.monotonic(), 0.01)):
+            if time.monotonic() - self._last >= pause:
+                self._show()
+
+    def _show(self) -> None:
+        doing = "; ".join(task.text() for task in list(self._tasks)) or "working"
+        line = f"{time.monotonic() - self._begun:4.0f} s  {doing}"
+        if not self._terminal:
+            return self.say(line)
+        self._last = time.monotonic()
+        width = shutil.get_terminal_size().columns - 1
+        print(f"{_CLEAR}{line[:width]}", end="", file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._terminal:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)

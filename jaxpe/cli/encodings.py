@@ -5,32 +5,36 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-import rich
-from tyro.conf import Positional
-
-from jaxpe.analysis import to_json
+from jaxpe._core.json_values import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
-from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import command_docstring, parse
-from jaxpe.report import property_table, property_text
+from jaxpe.cli.console import Lines
+from jaxpe.cli.parsing import plain
+from jaxpe.report.console import show
+from jaxpe.report.latex import latex_table
+from jaxpe.report.writing import csv_table, markdown_table, page
+
+_WRITERS = {"markdown": markdown_table, "latex": latex_table, "csv": csv_table}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Command(PropertyOptions):
-    __doc__ = command_docstring(PropertyOptions, form="how to print.")
-    names: Positional[tuple[str, ...]] = ()
+class TableOptions(PropertyOptions):
+    """List the positional encodings, or compute and print their properties.
+
+    Attributes:
+        form: how to print.
+    """
+
     form: Literal["table", "markdown", "latex", "csv", "json"] = "table"
 
 
-def run(words: Sequence[str]) -> None:
+def show_properties(options: TableOptions, words: Sequence[str]) -> None:
     """Compute the properties and print them."""
-    options = parse(Command, words)
-    properties = tabulate(options, progress=Bars(Command))
+    with Lines(type(options)) as lines:
+        properties = tabulate(plain(options, PropertyOptions), progress=lines)
     if options.form == "json":
         print(json.dumps(to_json(properties), indent=2))
-    elif options.form != "table":
-        print(property_text(properties, form=options.form).removesuffix("\n"))
+    elif options.form == "table":
+        show(page(properties))
     else:
-        rich.print(property_table(properties))
-        if options.about == "names":
-            print("Computed: --about overview, expressiveness, generalisation, extrapolation, cost")
+        for table in page(properties).tables:
+            print(_WRITERS[options.form](table).removesuffix("\n"))

@@ -5,15 +5,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from jaxpe.cli.parsing import parse
 from jaxpe.cli.rope import NOT_JUDGED
 from jaxpe.conformance.golden import NotJudgedError, write_golden
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Command:
+class GoldenOptions:
     """Write golden vectors of a model: cos, sin, rotated q and k, and logits, as JSON and .npz.
 
     Attributes:
@@ -23,14 +20,13 @@ class Command:
         revision: branch, tag or commit of a name such as Qwen/Qwen3-8B.
     """
 
-    config: Positional[str]
+    config: str
     out: Path
     revision: str | None = None
 
 
-def run(words: Sequence[str]) -> None:
+def write(options: GoldenOptions, words: Sequence[str]) -> None:
     """Write the files; a model type without rules ends with exit code 3."""
-    options = parse(Command, words)
     try:
         golden = write_golden(options.config, options.out, revision=options.revision)
     except NotJudgedError as error:

@@ -21,36 +21,18 @@ from jaxpe._core.errors import (
     require,
     unknown,
 )
+from jaxpe.cli.commands import COMMANDS, load, options_class
 from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
-from jaxpe.cli.parsing import flag_message
+from jaxpe.cli.parsing import parse, with_flags
 
-# Each command is a module of this package, imported when it runs.
-COMMANDS = {
-    "report": "measure how tokens depend on position in a corpus, and write a report",
-    "encodings": "list the positional encodings, or print computed properties of them",
-    "inspect": "measure what position does in a model: attention, hidden states, loss and reach",
-    "rope": "say what each layer of a model does with positions, and where programs disagree",
-    "golden": "write what a model's layers do at given positions, to test any implementation",
-    "batch": "check the positions, padding, masks and losses of training batches",
-    "count": "count the tokens at each position of any number of documents",
-    "merge": "add counts of different documents, such as from several machines",
-    "audit": "evaluate every published statement on a corpus and a model",
-    "spectral": "decompose a model's attention logits into position and content",
-    "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
-    "bench": "compare your encoding with others: cost beside accuracy, with verdicts",
-    "train": "train a transformer with a positional encoding",
-    "compare": "compare runs of `jaxpe train`, or counts of corpora",
+_MODULES = {  # that each extra installs
+    "report": ("matplotlib.figure", "jinja2"),
+    "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
-# Commands whose programs take longer to compile than to run.
-_SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
-_WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone
-# Modules that a command needs, by the extra that installs them.
-_PAGES = {"report": ("matplotlib.figure", "jinja2")}
-_TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}
-_EXTRAS = {"report": _PAGES} | dict.fromkeys(
-    ("audit", "inspect", "spectral", "extrapolate", "bench", "train", "compare"), _TRAINING
-)
+_REPORTED = (
+    InputError, MissingExtraError, OSError, MemoryError, FloatingPointError, RuntimeError,
+)  # fmt: skip
 _MEMORY_MESSAGE = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
 )
@@ -61,9 +43,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a character
             stream.reconfigure(errors="backslashreplace")
-    resumes = sys.argv[1:2] in (["bench"], ["extrapolate"])
+    words = sys.argv[1:]
+    resumes = bool(words) and words[0] in COMMANDS and COMMANDS[words[0]].resumes
     with prompt_exit(lambda: "Interrupted: the same command goes on." if resumes else ""):
-        _run_with_errors(sys.argv[1:])
+        _run_with_errors(words)
 
 
 def _run_with_errors(words: list[str]) -> None:
@@ -73,16 +56,11 @@ def _run_with_errors(words: list[str]) -> None:
         sys.stdout.flush()  # raises for output that cannot be written, before the exit code is set
     except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         _drop_output()
-    except LostProcessError as error:
-        _fail(str(error), code=2, leave=os._exit)  # at a usual exit JAX waits for it, and aborts
-    except (InputError, MissingExtraError, OSError) as error:
-        _fail(str(error), code=2)
-    except MemoryError as error:
-        _fail(_MEMORY_MESSAGE.format(error), code=2)
-    except FloatingPointError as error:  # training diverged: the input is not at fault
-        _fail(str(error), code=1)
-    except RuntimeError as error:
-        _fail(_machine_message(error), code=2)
+    except _REPORTED as error:
+        # At a usual exit JAX waits for a process that is lost, and aborts.
+        leave = os._exit if isinstance(error, LostProcessError) else sys.exit
+        # Training that diverged is no fault of the input.
+        _fail(_message(error), leave, code=1 if isinstance(error, FloatingPointError) else 2)
     except SystemExit as stop:  # after --help, and for options that cannot be parsed
         if isinstance(stop.__context__, BrokenPipeError):  # raised by Rich, for a closed pipe
             return _drop_output()
@@ -99,37 +77,38 @@ def _run(words: list[str]) -> None:
         return print(_help())
     if not words:
         raise InputError(f"no command: pass one of {', '.join(COMMANDS)}")
-    if words[0] not in COMMANDS:
-        raise InputError(unknown("command", words[0], COMMANDS))
-    for extra, modules in _EXTRAS.get(words[0], {}).items():
-        for module in modules:
+    name, *words = words
+    if name not in COMMANDS:
+        raise InputError(unknown("command", name, COMMANDS))
+    command = COMMANDS[name]
+    for extra in command.extras:
+        for module in _MODULES[extra]:
             check_installed(module, extra=extra)
-    set_environment(small_programs=words[0] in _SMALL_PROGRAMS)
+    set_environment(small_programs=command.small_programs)
     require("tyro", extra="report")
     require("rich", extra="report")
-    if words[0] not in _WITHOUT_JAX:
+    if command.jax:
         _import_jax()
     # A cache that cannot be written costs time and does not affect the result.
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
     # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
-    command = importlib.import_module(f"jaxpe.cli.{words[0]}")
+    kind = options_class(name)
     try:
-        command.run(words[1:])
+        options = parse(kind, words, example=command.example)
+        load(command.run or "jaxpe.cli.pages:run_to_page")(options, words)
     except InputError as error:
-        raise type(error)(flag_message(str(error), command.Command)) from error
+        raise type(error)(with_flags(str(error), kind)) from error
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {about}" for name, about in COMMANDS.items())
-    return f"""usage: jaxpe [--version] COMMAND ...
-
-The geometry of positional encodings, measured on your corpus.
-
-{commands}
-
-`jaxpe COMMAND --help` explains one."""
+    width, group = max(map(len, COMMANDS)), ""
+    lines = ["usage: jaxpe [--version] COMMAND ...", "", jaxpe.__doc__.partition("\n")[0]]
+    for name, command in COMMANDS.items():
+        if command.group != group:
+            lines += ["", group := command.group]
+        lines += [f"  {name:{width}}  {command.about}", f"  {'':{width}}  $ {command.example}"]
+    return "\n".join([*lines, "", "`jaxpe COMMAND --help` explains one."])
 
 
 def _import_jax() -> None:
@@ -141,17 +120,20 @@ def _import_jax() -> None:
         raise InputError(f"{error}; correct or unset it (variables set: {settings})") from error
 
 
-def _machine_message(error: RuntimeError) -> str:
-    """Message of JAX about memory or devices; other errors are raised."""
+def _message(error: BaseException) -> str:
+    """What is wrong and what to do; an error that is a fault of the program is raised."""
     text = str(error)
-    if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
-        return _MEMORY_MESSAGE.format(text.splitlines()[0])
+    full = any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory"))
+    if isinstance(error, MemoryError) or (full and isinstance(error, RuntimeError)):
+        return _MEMORY_MESSAGE.format(text.partition("\n")[0])
+    if not isinstance(error, RuntimeError):
+        return text
     if any(words in text for words in ("Unable to initialize backend", "Unknown backend")):
         return f"{text}; correct or unset JAX_PLATFORMS and JAX_DEFAULT_DEVICE"
     raise error
 
 
-def _fail(message: str, *, code: int, leave: Callable[[int], Any] = sys.exit) -> None:
+def _fail(message: str, leave: Callable[[int], Any], *, code: int) -> None:
     """Print one line on standard error."""
     try:
         sys.stdout.flush()

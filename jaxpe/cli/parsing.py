@@ -1,11 +1,12 @@
-"""Options of a job from the words of a command line, and messages with flags for arguments."""
+"""Options from the words of a command line, and messages with flags for arguments."""
 
 import dataclasses
 import re
-import shlex
+import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from jaxpe._core.errors import require
 from jaxpe._core.options import parse_length
@@ -13,14 +14,60 @@ from jaxpe._core.options import parse_length
 Options = TypeVar("Options")
 _LENGTHS = {f"--{name}": name for name in ("length", "longest", "context")}
 _ARGUMENT = re.compile(r"`([a-z_][a-z_.]*)(?:=([^`]*))?`")
+_NAMES = {str: "TEXT", Path: "PATH", int: "INT", float: "FLOAT"}
 
 
-def parse(kind: type[Options], words: Sequence[str], *, default: Options | None = None) -> Options:
-    """Options from the words of a command line; `--help` prints the help and exits."""
+def parse(
+    kind: type[Options], words: Sequence[str], *, example: str = "", default: Any = None
+) -> Options:
+    """Options from the words of a command line; `--help` prints the help and exits.
+
+    Args:
+        kind: dataclass of the options of a command, named after it.
+        words: the words.
+        example: example of the help.
+        default: options whose values are the defaults.
+    """
     tyro = require("tyro", extra="report")
-    prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
+    about = (kind.__doc__ or "").partition("\n    Attributes:")[0].strip()
+    about = re.sub(r"\n *", "\n", about) + f"\n\nExample: {example}" * bool(example)
     defaults = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=_words_in_digits(words), prog=prog, **defaults)
+    prog = f"jaxpe {kind.__name__}"
+    return tyro.cli(kind, args=_words_in_digits(words), prog=prog, description=about, **defaults)
+
+
+def option(name: str, hint: Any, *, positional: bool) -> Any:
+    """Type of an option with what a help shows: its values without None, and its default."""
+    from tyro.conf import Positional, arg
+
+    metavar = name.upper() if positional else _metavar(hint)
+    if positional and "tuple" in str(hint):
+        metavar += " ..."
+    shown = None if hint is bool else metavar
+    made = Annotated[hint, arg(metavar=shown, help_behavior_hint=_default)]  # type: ignore
+    return Positional[made] if positional else made
+
+
+def _metavar(hint: Any) -> str:
+    """What may be passed, in a help.
+
+    >>> _metavar(int | Literal["middle"] | None), _metavar(tuple[str, ...])
+    ('INT|{middle}', 'TEXT ...')
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "{" + ",".join(str(x) for x in arguments if x is not None) + "}"
+    if origin is tuple:
+        return " ".join("..." if x is Ellipsis else _metavar(x) for x in arguments)
+    if origin in (Union, types.UnionType):
+        kinds = dict.fromkeys(_metavar(x) for x in arguments if x is not types.NoneType)
+        several = [name for name in kinds if name.endswith(" ...")]
+        return "|".join(name for name in kinds if f"{name} ..." not in several)
+    return _NAMES.get(hint, getattr(hint, "__name__", str(hint)).upper())
+
+
+def _default(label: str) -> str:
+    return "" if label in ("None", "False", "", "''") else f"(default: {label})"
 
 
 def _words_in_digits(words: Sequence[str]) -> list[str]:
@@ -37,89 +84,56 @@ def _words_in_digits(words: Sequence[str]) -> list[str]:
     return parsed
 
 
-def command_docstring(options: type, **more: str) -> str:
-    """Docstring of a command: the job's options, with a line for each additional option."""
-    lines = [f"    {name}: {text}" for name, text in more.items()]
-    return "\n".join([(options.__doc__ or "").rstrip(), *(f"    {line}" for line in lines), "    "])
+def plain(options: Any, kind: type[Options]) -> Options:
+    """Options of another class that has some of their fields, such as of the job of a command."""
+    hints = typing.get_type_hints(kind)
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}  # type: ignore
+    nested = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    return kind(**values | {name: plain(values[name], nested[name]) for name in nested})
 
 
-def plain(options: Any, kind: Callable[..., Options]) -> Options:
-    """Options of a job from the options of its command, which has more."""
-    fields = dataclasses.fields(typing.cast(Any, kind))
-    return kind(**{field.name: getattr(options, field.name) for field in fields})
-
-
-def flag_message(message: str, options: type) -> str:
+def with_flags(value: Any, options: type) -> Any:
     """Message of the library with arguments in backticks replaced by flags, if they are options.
+
+    Args:
+        value: text, or a page or list of texts, with numbers and functions between them.
+        options: dataclass of the options of a command.
 
     >>> @dataclasses.dataclass
     ... class Sizes:
     ...     head_dim: int = 4
-    >>> flag_message("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
+    >>> with_flags("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
     '--head-dim is 3: pass --head-dim 4, or another `encoding`'
     """
+    if isinstance(value, list | tuple):
+        items = [with_flags(item, options) for item in value]
+        return value._make(items) if hasattr(value, "_make") else type(value)(items)
+    if not isinstance(value, str):
+        return value
     names = _names(options)
 
     def flag(match: re.Match[str]) -> str:
-        name, value = match[1], match[2]
+        name, given = match[1], match[2]
         if name not in names:
             return match[0]
         if names[name]:  # a positional argument has no flag
-            return name if value is None else value
-        return " ".join(_flag(name, *([] if value is None else [value])))
+            return name if given is None else given
+        written = name.replace("_", "-")
+        if given in ("True", "False"):
+            return f"--{'no-' * (given == 'False')}{written}"
+        return f"--{written}" if given is None else f"--{written} {given}"
 
-    return _ARGUMENT.sub(flag, message)
-
-
-def command_line(options: Any, **changes: Any) -> str:
-    """Command line that sets options, quoted for a shell; defaults are left out.
-
-    Args:
-        options: options of a command, which is named after their module.
-        **changes: changes of the options.
-
-    >>> from pathlib import Path
-    >>> from jaxpe.cli.train import Command
-    >>> command_line(Command(source="my films.tsv"), steps=40, out=Path("run"), special=True)
-    "jaxpe train 'my films.tsv' --special --steps 40"
-    """
-    options = dataclasses.replace(options, **changes)
-    default, positional = _flat(type(options)), _names(type(options))
-    words = ["jaxpe", type(options).__module__.rpartition(".")[2]]
-    for name, value in sorted(_flat(options).items(), key=lambda item: not positional[item[0]]):
-        if value == default[name]:
-            continue
-        values = value if isinstance(value, tuple) else (value,)
-        words += values if positional[name] else _flag(name, *values)
-    return shlex.join(map(str, words))
+    return _ARGUMENT.sub(flag, value)
 
 
-def _flag(name: str, *values: Any) -> list[str]:
-    """Words of the command line for an option."""
-    written = name.replace("_", "-")
-    if [str(value) for value in values] in (["True"], ["False"]):
-        return [f"--{written}" if str(values[0]) == "True" else f"--no-{written}"]
-    return [f"--{written}", *map(str, values)]
-
-
-def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
-    """Values of options by name, nested names with a dot; for a class, its defaults."""
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name, dataclasses.MISSING)
-        nested = dataclasses.is_dataclass(value)
-        values |= _flat(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value}
-    return values
-
-
-def _names(options: type, prefix: str = "") -> Mapping[str, bool]:
+def _names(options: type, prefix: str = "") -> dict[str, bool]:
     """Names of the options, nested names with a dot, and whether each option is positional."""
     from tyro.conf import Positional
 
-    positional = typing.get_args(Positional[int])[1:]
+    marker = typing.get_args(Positional[int])[1]
     names: dict[str, bool] = {}
     for name, kind in typing.get_type_hints(options, include_extras=True).items():
-        names[prefix + name] = typing.get_args(kind)[1:] == positional
+        names[prefix + name] = marker in typing.get_args(kind)[1:]
         if dataclasses.is_dataclass(kind):
             names |= _names(typing.cast(type, kind), f"{prefix}{name}.")
     return names

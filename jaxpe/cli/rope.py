@@ -3,88 +3,41 @@
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import rich
-from rich.text import Text
-from tyro.conf import Positional
-
-from jaxpe import report
-from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
-from jaxpe.cli.pages import FIGURE_OPTIONS, print_advice
-from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
-from jaxpe.plans import Finding, RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report.rope.text import ROPE_LEGEND, recipe_scope, thread_address
-from jaxpe.report.style import FigureFormat, FigureStyle
+from jaxpe._core.options import Output
+from jaxpe.cli.pages import show, write
+from jaxpe.cli.parsing import plain
+from jaxpe.plans import RopeOptions, explain_rope
 
 NOT_JUDGED = 3  # exit code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Command(RopeOptions):
-    __doc__ = command_docstring(
-        RopeOptions,
-        json="print only the result, as JSON.",
-        explain="explain the columns of the tables.",
-        out="folder to write rope.html, rope.json and figures to.",
-        **FIGURE_OPTIONS,
-    )
-    config: Positional[str | None] = None
+class ExplainOptions(Output, RopeOptions):
+    """Explain what each layer of a model does with positions, and where programs disagree.
+
+    Attributes:
+        json: print only the result, as JSON.
+        out: folder to write rope.html, rope.json and figures to.
+    """
+
     json: bool = False
-    explain: bool = False
-    out: Path | None = None
-    figures: FigureFormat = "svg"
-    style: FigureStyle = "screen"
+    out: Path | None = None  # type: ignore[assignment]
 
 
-def run(words: Sequence[str]) -> None:
+def explain(options: ExplainOptions, words: Sequence[str]) -> None:
     """Read the configuration, print the result, and write the page if `--out` is given."""
-    options = parse(Command, words)
+    started = time.monotonic()
     analysis = explain_rope(plain(options, RopeOptions))
-    analysis = analysis._replace(findings=tuple(map(_finding_with_flags, analysis.findings)))
-    page = None
     if options.out is not None:
-        with output_folder(options.out):
-            page = report.write(analysis, options.out, figures=options.figures, style=options.style)
+        write(analysis, options, words)
     if options.json:
         print(json.dumps(to_json(analysis), indent=2))
     else:
-        _print_analysis(analysis, options)
-        if page is not None:
-            print(f"Page: {page}")
+        show(analysis, options, options.out, started)
     if analysis.status != "judged":
         sys.exit(NOT_JUDGED)
-
-
-def _finding_with_flags(finding: Finding) -> Finding:
-    return finding._replace(
-        text=flag_message(finding.text, Command), remedy=flag_message(finding.remedy, Command)
-    )
-
-
-def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
-    rich.print(report.rope_table(analysis))
-    if options.explain:
-        for name, meaning in ROPE_LEGEND:
-            rich.print(Text(f"{name:>9}  {meaning}"))
-        print()
-    for one in analysis.findings:
-        line = Text(f"{one.severity}: {one.text} {one.remedy}")
-        for index, name in enumerate(one.references):
-            line.append(", " if index else " (")
-            line.append(name, style=f"link {thread_address(name)}")
-        rich.print(line.append(")") if one.references else line)
-    if options.programs:
-        versions = "; ".join(f"{one.name}: {one.versions}" for one in analysis.programs)
-        print(f"\nVersions with the same numbers: {versions}.")
-    if options.length and options.length <= analysis.context:
-        covered = f"The file covers {analysis.context:,} positions: no other settings are needed"
-        print(f"\n{covered} for {options.length:,}.")
-    if analysis.recipes:
-        print(f"\nWhat to do for {analysis.length:,} positions:\n{recipe_scope(analysis)}")
-    for recipe in analysis.recipes:
-        print(f"\n# {recipe.program}\n{recipe.text}")
-    rich.print(Text(f"\n{report.rope_summary(analysis)}"))
-    print_advice(analysis)

@@ -286,3 +286,13 @@ class RopeAnalysis(NamedTuple):
     def accepted_by(self) -> list[ProgramResult]:
         """Programs that read the configuration without refusing it."""
         return [program for program in self.programs if program.problem is None]
+
+    @property
+    def differing(self) -> list[str]:
+        """Names of programs that differ from the first in any quantity but the longest text."""
+        odd = dict[str, None]()
+        for group, what, values in self.disagreements:
+            if group is not None and what != "rope_type":
+                first = values.get(self.accepted_by[0].name)
+                odd |= dict.fromkeys(name for name, value in values.items() if value != first)
+        return list(odd)

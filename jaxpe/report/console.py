@@ -37,8 +37,8 @@ def show(page: Page, *, tables: int = 3) -> None:
         console.print(text("\nWhat to do"))
     for finding in page.steps:
         console.print(text(visible(finding.todo, limit=2000)))
-        if finding.paste:  # a command that was broken into lines would be pasted as two
-            console.print(text(f"    {visible(finding.paste, limit=4000)}"), soft_wrap=True)
+        for line in finding.paste.splitlines():  # a command that was wrapped is pasted as two
+            console.print(text(f"    {visible(line, limit=4000)}"), soft_wrap=True)
 
 
 def rich_table(table: Table) -> "rich.table.Table":

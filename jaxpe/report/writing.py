@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import jaxpe
@@ -36,6 +37,7 @@ _MODULES = {
     "PropertyTable": "encodings",
     "RopeAnalysis": "rope",
     "RunComparison": "compared_runs",
+    "StoredCounts": "counts",
     "TrainedRun": "training",
 }
 _PLAIN = re.compile(r"[<>≤~]?\s?[−+-]?[\d.,]+.*|n/a|–|-|")  # cells that are aligned to the right
@@ -114,7 +116,8 @@ def write(
         stale = _earlier_figures(folder) - contents.keys()
         with contextlib.ExitStack() as stack:
             # The first that is entered takes its name last, once all are on the disk: the page.
-            for name, content in reversed((result_files(result, shown.name) | contents).items()):
+            saved = {} if getattr(result, "in_files", False) else result_files(result, shown.name)
+            for name, content in reversed((saved | contents).items()):
                 stack.enter_context(atomic_file(folder / name)).write_bytes(content)
         remove_files(folder, stale)
     return folder / f"{shown.name}.html"
@@ -167,16 +170,16 @@ def markdown(page: Page) -> str:
     <BLANKLINE>
     """
     parts = [f"# {visible(page.title, limit=200)}", visible(page.about, limit=400)]
-    parts += [_markdown_table(findings_with_sentences(page.lead))] if page.lead else []
+    parts += [markdown_table(findings_with_sentences(page.lead))] if page.lead else []
     for section in page.sections:
         parts += [f"## {section.title}", *([section.note] if section.note else [])]
         if section.findings:
-            parts.append(_markdown_table(findings_with_sentences(section.findings)))
+            parts.append(markdown_table(findings_with_sentences(section.findings)))
         for table in section.tables:
-            parts += [f"**{table.title}**", _markdown_table(table)]
+            parts += [f"**{table.title}**", markdown_table(table)]
             parts += [table.note] if table.note else []
     for finding in page.steps:
-        parts += [finding.todo, *([f"    {finding.paste}"] if finding.paste else [])]
+        parts += [finding.todo, *([indent(finding.paste, "    ")] if finding.paste else [])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -209,7 +212,7 @@ def table_files(page: Page) -> dict[str, str]:
         name = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-") or "table"
         contents[f"tables/{name}.tex"] = latex_table(table) + "\n"
         if table.title != "Findings":
-            contents[f"tables/{name}.csv"] = _csv([table.header, *table.rows])
+            contents[f"tables/{name}.csv"] = csv_table(table)
     if page.figures:
         contents["figures/captions.tex"] = "\n".join(map(_caption, page.figures))
     return contents
@@ -262,12 +265,28 @@ def _text_columns(table: Table) -> set[int]:
     }  # fmt: skip
 
 
-def _markdown_table(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+    """A table as Markdown.
+
+    >>> print(markdown_table(Table("Sizes", ["corpus", "tokens"], [("a", "12")])))
+    | corpus | tokens |
+    |---|---|
+    | a | 12 |
+    """
     rows = [table.header, ["---"] * len(table.header), *table.rows]
     cells = [[visible(str(x), limit=400) if x else "" for x in row] for row in rows]
     lines = [" | ".join(x.replace("|", "\\|") for x in row) for row in cells]
     shown = [f"| {line} |" for line in lines]
     return "\n".join([shown[0], "|" + "---|" * len(table.header), *shown[2:]])
+
+
+def csv_table(table: Table) -> str:
+    r"""A table as CSV, with an ASCII minus sign.
+
+    >>> csv_table(Table("Sizes", ["corpus", "change"], [("a", "−2")]))
+    'corpus,change\na,-2\n'
+    """
+    return _csv([table.header, *table.rows])
 
 
 def _csv(rows: Sequence[Sequence[Any]]) -> str:

@@ -1,7 +1,7 @@
 """Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
 
-from jaxpe._core.checkpoints import Checkpoints
 from jaxpe.training.batches import batches, in_order
+from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import ModelConfig, TrainConfig, load_config
 from jaxpe.training.log import Log, read_log
 from jaxpe.training.loop import FitResult, Hook, NonFiniteLoss, StopTraining, every_n_steps, fit

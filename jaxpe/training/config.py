@@ -9,7 +9,7 @@ from typing import Any, Literal
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, check_range
+from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, Source, check_range
 from jaxpe.data import sequence_task
 from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
@@ -119,7 +119,7 @@ class ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Source):
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
@@ -131,10 +131,7 @@ class TrainConfig:
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
             for an input, by an encoder-decoder). When absent, classify if the source has labels,
             otherwise causal.
-        text_field: column or key with the text, in files with columns.
-        skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         held_out: share of the documents to evaluate on. When absent, the published split of
             a dataset (such as dev of sst2, test of imdb), or 0.1 for other sources.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
@@ -191,14 +188,9 @@ class TrainConfig:
             TensorBoard and Perfetto show; no profile when absent.
     """
 
-    source: str | tuple[str, ...] = "stdlib"
     task: Task | None = None
-    text_field: str | None = None
-    skip_nulls: bool = False
     label_field: str | None = None
-    data_dir: str | None = None
     held_out: float | None = None
-    tokenizer: str | None = None
     special: bool = False
     length: int = 64
     longer: tuple[int, ...] = ()
@@ -221,7 +213,6 @@ class TrainConfig:
     clip: float = 1.0
     average: float | None = None
     mask_rate: float = 0.15
-    seed: int = 0
     init_seed: int = 0
     evaluate_every: int = 50
     evaluate_rows: int = 2000
@@ -241,7 +232,7 @@ class TrainConfig:
     trace: Path | None = None
 
     def __post_init__(self):
-        for name in ("out", "trace"):
+        for name in ("out", "trace", "data_dir"):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
 
@@ -400,7 +391,8 @@ def _refuse_imports(config: TrainConfig, path: Path) -> None:
 def as_json(config: TrainConfig) -> dict[str, Any]:
     """Configuration as JSON values, without its folder, revision, and whether it resumes."""
     fields = dataclasses.asdict(config)
-    return json.loads(json.dumps({k: v for k, v in fields.items() if k not in _NOT_SAVED}))
+    kept = {name: value for name, value in fields.items() if name not in _NOT_SAVED}
+    return json.loads(json.dumps(kept, default=str))
 
 
 def flat_fields(config: TrainConfig) -> dict[str, Any]:

@@ -17,13 +17,13 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from jaxpe._core.checkpoints import Checkpoint, Checkpoints
 from jaxpe._core.errors import InputError, reason
-from jaxpe._core.processes import run_on_all_processes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_size
 from jaxpe.training.batches import checksum
+from jaxpe.training.checkpoints import Checkpoint, Checkpoints
 from jaxpe.training.log import Log, Record, plain, read_log
+from jaxpe.training.processes import run_on_all_processes
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 

@@ -14,17 +14,10 @@ from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh
 
 from jaxpe._core.arrays import auto_mesh
-from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder, remove_files, write_file
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.json_values import from_json, read_json, to_json
-from jaxpe._core.processes import (
-    join_processes,
-    require_common_folder,
-    require_equal_values,
-    run_on_first_process,
-)
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
 from jaxpe.data import open_tokenizer
@@ -38,6 +31,7 @@ from jaxpe.training.build import (
     total_steps,
     trained_params,
 )
+from jaxpe.training.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe.training.config import (
     SIDES,
     TrainConfig,
@@ -65,6 +59,12 @@ from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
 from jaxpe.training.placement import ROWS
 from jaxpe.training.probe import as_record
+from jaxpe.training.processes import (
+    join_processes,
+    require_common_folder,
+    require_equal_values,
+    run_on_first_process,
+)
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 from jaxpe.training.trace import traced_steps
 

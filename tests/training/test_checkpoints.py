@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 from orbax.checkpoint import v1 as ocp
 
-from jaxpe._core.checkpoints import newest_checkpoint
+from jaxpe.training.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe.training import Checkpoints, adamw, init_state
 from tests.training.factory import assert_equal

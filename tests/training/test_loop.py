@@ -502,7 +502,7 @@ def test_a_position_of_other_batches_is_named(tmp_path):
     ],
 )
 def test_a_position_that_is_not_there_is_said(tmp_path, monkeypatch, saved, message):
-    monkeypatch.setattr("jaxpe._core.checkpoints.gather_values", lambda value: saved or [value])
+    monkeypatch.setattr("jaxpe.training.checkpoints.gather_values", lambda value: saved or [value])
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, factory.state())
         with pytest.raises(InputError, match=message):

@@ -1,7 +1,7 @@
 """Every published statement evaluated on one model and one corpus.
 
     result = audit(AuditOptions(source="stdlib", examples=64, length=32))
-    rich.print(jaxpe.report.audit_table(result))
+    jaxpe.report.show(jaxpe.report.page(result))
 
 It imports Flax and Optax, and is itself imported on first access.
 """

@@ -5,8 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
-from jaxpe.theory import Audit, Comparison, Statement, verdict
-from jaxpe.theory.audit import Status
+from jaxpe.theory import STATEMENTS, Audit, Comparison, Statement, verdict
 
 # A statement is refuted where its hypotheses hold and a conclusion fails, is not decided where a
 # hypothesis is unchecked instead, and claims nothing of a model where a hypothesis fails.
@@ -56,27 +55,30 @@ class Sides(NamedTuple):
 
 
 class AuditedStatement(NamedTuple):
-    """A published statement, and its evaluation on a model and a corpus.
+    """The evaluation of a published statement on a model and a corpus.
 
     Attributes:
-        name, title, source, claim, status, finding: fields of `jaxpe.theory.Statement`.
-        verdict: verdict of the evaluation, in words.
+        name: name of the statement.
         hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
         unchecked: names of hypotheses that numbers cannot decide.
     """
 
     name: str
-    title: str
-    source: str
-    claim: str
-    status: Status
-    finding: str
-    verdict: str
     hypotheses: dict[str, Sides]
     conclusions: dict[str, Sides]
     instead: dict[str, Sides]
     measured: dict[str, bool | int | float | np.ndarray]
     unchecked: tuple[str, ...] = ()
+
+    @property
+    def published(self) -> Statement:
+        """The statement: its words, and its status in general."""
+        return next(entry for entry in STATEMENTS if entry.name == self.name)
+
+    @property
+    def verdict(self) -> str:
+        """Verdict of the evaluation, in words."""
+        return verdict(self)
 
     @property
     def outcome(self) -> Outcome:
@@ -155,8 +157,7 @@ class AuditResult(NamedTuple):
 def audited(statement: Statement, audit: Audit) -> AuditedStatement:
     """A statement and its evaluation as plain values."""
     return AuditedStatement(
-        *statement[:6],
-        verdict=verdict(audit),
+        statement.name,
         hypotheses=_sides(audit.hypotheses),
         conclusions=_sides(audit.conclusions),
         instead=_sides(audit.instead),

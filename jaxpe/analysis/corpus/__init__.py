@@ -11,17 +11,16 @@ if TYPE_CHECKING:
     from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens
     from jaxpe.analysis.corpus.options import CorpusOptions
     from jaxpe.analysis.corpus.result import (
-        CorpusAnalysis,
-        EmptyPositions,
+        CorpusFacts,
+        CorpusResult,
         EncodingScore,
         HeldOutScores,
         Interval,
         LetterInformation,
-        PlugIn,
+        Observed,
         Position,
         Reach,
         StandingOut,
-        StressByDimension,
         TokenCount,
         TokenShift,
         TopTokens,
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "LetterInformation", "PlugIn", "Position", "Reach", "StandingOut",
-    "StressByDimension", "TokenCount", "TokenShift", "TopTokens", "Where", "analyse",
-    "analyse_counts", "analyse_tokens",
+    "CorpusFacts", "CorpusOptions", "CorpusResult", "EncodingScore", "HeldOutScores", "Interval",
+    "LetterInformation", "Observed", "Position", "Reach", "StandingOut", "TokenCount", "TokenShift",
+    "TopTokens", "Where", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

@@ -7,12 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.arrays import rounded_size
-from jaxpe._core.options import Choice
 from jaxpe.analysis.corpus.result import Interval, Position
-from jaxpe.analysis.corpus.sites import ambiguous_letters
 from jaxpe.analysis.corpus.where import half_distance
-from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
     Estimate,
     PositionCounts,
@@ -46,6 +42,7 @@ def stored_position(
     halves: PositionHalves,
     rank: SignificantRank,
     coordinates: np.ndarray,
+    errors: np.ndarray,
     by_offset: Estimate,
 ) -> Position:
     """The geometry of position as a report stores it."""
@@ -58,6 +55,7 @@ def stored_position(
         rank_eigenvalues=np.asarray(rank.eigenvalues),
         null_eigenvalue=float(rank.threshold) + 0.0,  # no −0
         present=present,
+        standard_errors=errors,
         squared_distances=np.asarray(geometry.squared_distances),
         coordinates=coordinates[:, :3],
         composition_correlation=float(composition_correlation(geometry)),
@@ -72,44 +70,3 @@ def composition_correlation(geometry: PositionGeometry) -> jax.Array:
     position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
     composition = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]
     return jnp.where(geometry.present.any(), jnp.abs(position @ composition), jnp.nan)
-
-
-def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
-    """The corpus over the counted words alone, and a mask of these words, bool `[vocab]`.
-
-    Ambiguous letters of sequences, such as N, are not counted: they name no base or residue.
-    """
-    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
-    used = np.zeros(corpus.vocab_size, bool)
-    used[corpus.ids[counted]] = True
-    ambiguous, choices = ambiguous_letters(corpus.tokens, used), corpus.choices
-    if ambiguous.any():
-        left_out = int(np.count_nonzero(counted & ambiguous[corpus.ids]))
-        counted, used = counted & ~ambiguous[corpus.ids], used & ~ambiguous
-        why = f"{left_out:,} tokens hold letters such as N or X, which name no base or residue"
-        how = "write one sequence a line into a .txt, in lower case, to count them"
-        choices = (*choices, Choice("ambiguous letters", "left out", why, how))
-    renumbered = np.cumsum(used, dtype=np.int32) - 1
-    compact = corpus._replace(
-        ids=np.where(counted, renumbered[corpus.ids], 0).astype(np.int32),
-        mask=counted,
-        vocab_size=rounded_size(int(used.sum())),  # words that never occur, few sizes of arrays
-        exclude=(),
-        tokens=[corpus.tokens[token] for token in np.flatnonzero(used)],
-        choices=choices,
-    )
-    return compact, used
-
-
-def rare_positions(
-    per_position: np.ndarray, geometry: PositionGeometry, error: np.ndarray, rank: SignificantRank
-) -> np.ndarray:
-    """Positions with tokens whose own noise hides a signal of typical size, as indices.
-
-    These positions are not judged at all, or have a standard error of the squared distance to the
-    centroid above half of its mean over positions. Without any signal there are none.
-    """
-    judged = np.asarray(geometry.present)
-    typical = float(geometry.trace) / max(judged.sum(), 1)
-    hidden = (int(rank.rank) > 0) & (2.0 * error > typical)
-    return np.flatnonzero((per_position > 0) & (~judged | hidden))

@@ -4,16 +4,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, check_range
+from jaxpe._core.options import LARGEST_SIZE, Source, check_range, check_seed
 from jaxpe.analysis.corpus.vectors import scored_entries
-from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
-from jaxpe.data.formats.files import quoted
-from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 from jaxpe.geometry import EmptyPolicy
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
@@ -22,32 +17,17 @@ DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_SPLITS = 10_000  # more splits only take time
 _VECTORS = 16  # tables [n, dim] in memory at once: random encodings and their gradients
-# Smallest and largest value of each number.
-_BOUNDS = {
-    "length": (1, MAX_LENGTH),
-    "dim": (2, LARGEST_SIZE),
-    "splits": (1, MAX_SPLITS),
-    "seed": (0, LARGEST_SEED),
-}
 # Options that apply to stored counts.
 _BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
+class CorpusOptions(Source):
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, one or several paths and patterns (in quotes) of
-            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
-            .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
-            fields; rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
-        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
-            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
-            characters for FASTA and FASTQ.
-        length: number of positions; from the corpus when absent (at most 128).
         align: number of tokens before the site at which the documents are aligned, or "middle". The
             token at the site is position 0, those before it are −1, −2, ...; of longer documents
             the `length` positions around the site are read.
@@ -55,51 +35,32 @@ class CorpusOptions:
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
-        model: folder of a BERT or MPNet or its name on the Hugging Face hub, or folder of a
-            training run, whose position vectors are compared too; the corpus is read with its
-            tokenizer and special tokens.
-        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: number of halvings of the corpus, over which the geometry of position is averaged.
         cohort: leave out documents that end before the last position, so that all positions are of
             the same documents.
         limit: largest number of documents; of more, a random sample by `seed` is read.
-        seed: random seed.
-        text_field: column or key with the text, in files with columns.
         group_field: column or key with the author, source or whatever documents share that are not
             independent of each other.
-        skip_nulls: leave out rows whose text is null or missing, and count them.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
-    source: str | tuple[str, ...] = "stdlib"
     counts: Path | None = None
-    tokenizer: str | None = None
-    length: int | None = None
     align: int | Literal["middle"] | None = None
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
-    model: Path | None = None
-    revision: str | None = None
     special: bool = False
     splits: int = DEFAULT_SPLITS
     cohort: bool = False
     limit: int | None = None
-    seed: int = 0
-    text_field: str | None = None
     group_field: str | None = None
-    skip_nulls: bool = False
-    data_dir: Path | None = None
 
 
 def check_options(options: CorpusOptions) -> None:
     """Raise for options that cannot work, before any computation."""
-    check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
+    check_numbers(options, length=options.length)
     check_range("limit", options.limit, least=2)
     scored_entries(options.encodings)
-    if options.model is not None and options.tokenizer is not None:
-        raise InputError("`model` has its own tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
         return
@@ -108,47 +69,14 @@ def check_options(options: CorpusOptions) -> None:
             raise InputError(f"`counts` fixes what was read; leave `{field.name}` out")
 
 
-def given_options(options: CorpusOptions) -> dict[str, str]:
-    """Options besides source and counts that differ from their defaults, as text; True is empty."""
-    given = {}
-    for field in fields(CorpusOptions):
-        value = getattr(options, field.name)
-        if field.name not in ("source", "counts") and value != field.default:
-            text = " ".join(value) if isinstance(value, tuple) else str(value)
-            given[field.name] = "" if value is True else text
-    return given
-
-
-def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
-    """Raise `InputError` for numbers out of range."""
-    numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}
-    for name, (least, most) in _BOUNDS.items():
-        check_range(name, numbers[name], least=least, most=most)
+def check_numbers(options: CorpusOptions, *, length: int | None) -> None:
+    """Raise `InputError` for numbers out of range, at this number of positions."""
+    dim = options.dim
+    check_range("length", length, least=1, most=MAX_LENGTH)
+    check_range("dim", dim, least=2, most=LARGEST_SIZE)
+    check_range("splits", options.splits, least=1, most=MAX_SPLITS)
+    check_seed("seed", options.seed)
     if dim % 2:
         raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
     remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"
     check_bytes(4 * _VECTORS * (length or 2) * dim, what=f"`dim={dim}`", remedy=remedy)
-
-
-def refuse_single_words(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Raise if most documents are one word by the default tokenizer: none has a second position."""
-    single = np.flatnonzero(corpus.mask.sum(axis=1) == 1)
-    chosen = options.tokenizer is None and corpus.tokenizer == DEFAULT_TOKENIZER
-    if chosen and 2 * len(single) > len(corpus.mask):
-        word = corpus.tokens[corpus.ids[single[0], corpus.mask[single[0]]][0]]
-        raise InputError(
-            f"{len(single):,} of {len(corpus.mask):,} documents are one word, such as "
-            f"{quoted(word)}: pass `tokenizer=characters` to read their letters, or "
-            "`tokenizer=words` all the same"
-        )
-
-
-def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Raise for a length beyond every document, unless `empty` is set."""
-    length, longest = options.length, corpus.longest
-    if length is not None and length > longest and options.empty is None:
-        raise InputError(
-            f"`length={length}` is longer than any document (the longest has {longest} tokens): "
-            f"pass `length={longest}` or less, or say by `empty` drop, uniform or zero what the "
-            "empty positions become"
-        )

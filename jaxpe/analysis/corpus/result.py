@@ -1,4 +1,4 @@
-"""Results of `analyse`: the numbers behind the page, as `report.json` nests them."""
+"""Result of `analyse`: the numbers behind the page, as `report.json` nests them."""
 
 from typing import NamedTuple
 
@@ -6,130 +6,58 @@ import numpy as np
 
 from jaxpe._core.options import Choice
 from jaxpe._core.results import LargeArray, Seconds, short_repr
+from jaxpe.analysis.corpus.options import CorpusOptions
 from jaxpe.data.corpora.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance
 # Of one number for each position: τ, and the power, 0 for the logarithm.
 TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
+# Sequences for each letter of the alphabet, and at all, below which intervals of bits do not cover.
+_PER_LETTER, _FEWEST_SEQUENCES = 5, 40
 
 
-class EmptyPositions(NamedTuple):
-    """Positions without a token.
-
-    Attributes:
-        policy: treatment in the plug-in geometry.
-        count: number of them.
-    """
-
-    policy: str
-    count: int
-
-
-class TokenCount(NamedTuple):
-    """A token and its number of occurrences at a position.
+class CorpusFacts(NamedTuple):
+    """What was read: documents, tokens and positions.
 
     Attributes:
-        token: text of the token.
-        count: number of times it occurs.
+        name: name of the corpus.
+        tokenizer: name of the tokenizer.
+        documents: number of documents.
+        groups: independent groups of documents; pieces of one text share a group.
+        tokens: number of tokens counted.
+        length: number of positions n, or of bins of them.
+        vocab_size: number of tokens in the vocabulary.
+        folds: folds of the documents that halves are made of.
+        origin: index of position 0 of documents aligned at a site; 0 without `align`.
+        cut: number of documents that were cut at the length; None if unknown, or in a cohort.
+        null_texts: rows that were left out because their text is null or missing.
+        unknown_tokens: tokens outside the vocabulary, which count as one word.
+        group_field: field whose values are kept together in the folds.
+        from_counts: whether only counts were available, without documents.
+        edges: first position of each bin, and the length, for counts in bins.
     """
 
-    token: str
-    count: int
+    name: str
+    tokenizer: str
+    documents: int
+    groups: int
+    tokens: int
+    length: int
+    vocab_size: int
+    folds: int
+    origin: int = 0
+    cut: int | None = None
+    null_texts: int = 0
+    unknown_tokens: int = 0
+    group_field: str | None = None
+    from_counts: bool = False
+    edges: tuple[int, ...] | None = None
 
-
-class TopTokens(NamedTuple):
-    """The most frequent tokens of a position, in descending order.
-
-    Attributes:
-        position: position, from 0.
-        tokens: tokens of the position with their counts.
-    """
-
-    position: int
-    tokens: list[TokenCount]
-
-
-class TokenShift(NamedTuple):
-    """A token that is more frequent, or less, at a position than at both neighbours.
-
-    Attributes:
-        token: text of the token.
-        share: share of the documents that have it at the position.
-        neighbours: mean of its shares at the two neighbours.
-        p_value: p-value, corrected for all positions and tokens tested.
-    """
-
-    token: str
-    share: float
-    neighbours: float
-    p_value: float
-
-
-class StandingOut(NamedTuple):
-    """A position that differs from the two nearest positions.
-
-    Attributes:
-        position: index of the position, from 0.
-        tokens: tokens that make the difference, the largest first, at most three.
-    """
-
-    position: int
-    tokens: list[TokenShift]
-
-
-class LetterInformation(NamedTuple):
-    """Information of each position about its letter: log₂ of the alphabet less the entropy.
-
-    The background is the composition of positions that do not differ from it. It is that of all
-    positions if over three quarters differ, since it is then unknown.
-
-    Attributes:
-        letters: letters that occur, without gaps and ambiguous ones.
-        size: size of the alphabet: 4 nucleotides, 20 amino acids, or the number of letters.
-        shares: float `[n, letters]`, frequencies at each position.
-        bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN where documents are fewer
-            than `least`.
-        documents: int `[n]`, documents with a letter at each position.
-        alphabet: "nucleotides" or "amino acids"; empty for other text.
-        background: float `[letters]`, frequencies of the background.
-        relative: float `[3, n]`, relative entropy of each position against the background in bits,
-            and its 95 % interval.
-        differing: int, positions whose letters differ from the background.
-        least: documents that a position needs for bits: 5 for each letter of the alphabet, 40 at
-            least.
-    """
-
-    letters: list[str]
-    size: int
-    shares: np.ndarray
-    bits: np.ndarray
-    documents: np.ndarray
-    alphabet: str
-    background: np.ndarray
-    relative: np.ndarray
-    differing: np.ndarray
-    least: int = 1
-
-
-class PlugIn(NamedTuple):
-    """Geometry of the observed frequencies: noise, composition and position.
-
-    Attributes:
-        rank: numerical rank of the Gram matrix (`ClassicalMDS.rank`).
-        trace: trace of the Gram matrix.
-        eigenvalues: float `[n]`, descending.
-        violation_rate: triples whose order the distances violate, in [0, 1].
-        present: bool `[n]`, positions that take part.
-        distances: float `[n, n]`, Hellinger.
-    """
-
-    rank: int
-    trace: float
-    eigenvalues: np.ndarray
-    violation_rate: float
-    present: np.ndarray
-    distances: LargeArray
+    @property
+    def uncut(self) -> int | None:
+        """Number of documents that were not cut; None if unknown."""
+        return None if self.cut is None else self.documents - self.cut
 
 
 class Interval(NamedTuple):
@@ -146,11 +74,38 @@ class Interval(NamedTuple):
     high: float
 
 
+class Observed(NamedTuple):
+    """Geometry of the observed frequencies: noise, composition and position.
+
+    Attributes:
+        rank: numerical rank of the Gram matrix (`ClassicalMDS.rank`).
+        eigenvalues: float `[n]`, descending.
+        violation_rate: triples whose order the distances violate, in [0, 1].
+        present: bool `[n]`, positions that take part.
+        distances: float `[n, n]`, Hellinger.
+        split_half_trace: variance between positions without sampling noise, composition and
+            position; NaN if no position can be judged.
+    """
+
+    rank: int
+    eigenvalues: np.ndarray
+    violation_rate: float
+    present: np.ndarray
+    distances: LargeArray
+    split_half_trace: float
+
+    @property
+    def trace(self) -> float:
+        """Trace of the Gram matrix: the observed variance."""
+        return float(np.sum(self.eigenvalues, dtype=float))
+
+
 class Position(NamedTuple):
     """Geometry of position alone: `jaxpe.position_geometry`.
 
     Attributes:
-        trace: trace of the Gram matrix; may be negative without an effect of position.
+        trace: trace of the Gram matrix; may be negative without an effect of position, and is NaN
+            if no position can be judged.
         eigenvalues: float `[n]`, descending.
         significant_rank: number of dimensions above rotated documents.
         p_value: p-value of the first dimension.
@@ -158,6 +113,7 @@ class Position(NamedTuple):
         null_eigenvalue: the value that the largest eigenvalue of rotated documents exceeds in 5 %
             of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
+        standard_errors: float `[n]`, of the squared distance of each position to the centroid.
         squared_distances: float `[n, n]`; may be negative.
         coordinates: float `[n, 3]`, leading MDS coordinates.
         composition_correlation: absolute correlation, over positions, of the first eigenvectors of
@@ -175,6 +131,7 @@ class Position(NamedTuple):
     rank_eigenvalues: np.ndarray
     null_eigenvalue: float
     present: np.ndarray
+    standard_errors: np.ndarray
     squared_distances: LargeArray
     coordinates: LargeArray
     composition_correlation: float
@@ -212,58 +169,53 @@ class Where(NamedTuple):
         start: information of positions counted from the beginning; None without tokens.
         end: information of positions counted from the end, over documents that were not cut; None
             without documents, and in a cohort.
-        cut: number of documents that were cut at the length; None if unknown.
-        uncut: number of documents that `end` is of; None if unknown.
         words: number of words that the bits are of: those in at least two folds.
         tokens: number of tokens of these words.
     """
 
     start: Reach | None
     end: Reach | None
-    cut: int | None
-    uncut: int | None = None
-    words: int | None = None
-    tokens: int | None = None
+    words: int
+    tokens: int
 
 
 class EncodingScore(NamedTuple):
     """Fit of one encoding to the corpus's geometry, over the positions present.
 
     Attributes:
-        name: "mds", "smacof", or a name of the catalogue.
-        family: family of the catalogue, "fitted", or "model" for the table of a pretrained one.
+        name: "mds", or a name of the catalogue.
+        family: family of the catalogue, "fitted" for mds, or that of one's own `CatalogueEntry`.
         dim: width.
         parameters: trainable or corpus-fitted numbers.
-        stress: Eq. (4), raw scale.
-        scaled_stress: minimum of the stress over one scale factor, in [0, 1].
-        kruskal_stress1: Kruskal's stress-1.
+        scaled_stress: stress at the best scale against the observed distances, in [0, 1].
         position_scaled_stress: scaled stress against the distances of position alone.
         violation_rate: violation rate of its own distances, in [0, 1]; random vectors have 0.5.
         mantel_r: Pearson correlation of its distances with those of position alone, over pairs.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
         note: the map used, e.g. "orbit of a reference vector with equal pair norms".
-        fitted: whether it was fitted to the distances it is scored against.
     """
 
     name: str
     family: str
     dim: int
     parameters: int
-    stress: float
     scaled_stress: float
-    kruskal_stress1: float
     position_scaled_stress: float
     violation_rate: float
     mantel_r: float
     min_separation: float
     distances: LargeArray
     note: str
-    fitted: bool
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it was fitted to the distances it is scored against."""
+        return self.family == "fitted"
 
     @property
     def fixed(self) -> bool:
-        """Whether it is equal for every corpus: not fitted, trainable or from a model."""
+        """Whether it is equal for every corpus: neither fitted nor trainable, nor from a model."""
         return not self.fitted and self.parameters == 0 and self.family != "model"
 
     __repr__ = short_repr
@@ -304,111 +256,156 @@ class HeldOutScores(NamedTuple):
     tau: float
     power: float
     gain: Interval | None
-    equal: Interval | None = None
-    over_equal: Interval | None = None
+    equal: Interval
+    over_equal: Interval
 
     __repr__ = short_repr
 
 
-class StressByDimension(NamedTuple):
-    """Stress of some encodings at widths 2, 4, 8, ... (Figure 4).
+class LetterInformation(NamedTuple):
+    """Information of each position about its letter: log₂ of the alphabet less the entropy.
+
+    The background is the composition of positions that do not differ from it. It is that of all
+    positions if over three quarters differ, since it is then unknown.
 
     Attributes:
-        dimensions: int `[widths]`.
-        stress: Eq. (4), `[widths]`, by name of the encoding.
-        scaled_stress: minimum of the stress over one scale factor.
+        letters: letters that occur, without gaps and ambiguous ones.
+        size: size of the alphabet: 4 nucleotides, 20 amino acids, or the number of letters.
+        shares: float `[n, letters]`, frequencies at each position.
+        bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN where documents are fewer
+            than `least`.
+        documents: int `[n]`, documents with a letter at each position.
+        alphabet: "nucleotides" or "amino acids"; empty for other text.
+        background: float `[letters]`, frequencies of the background.
+        relative: float `[3, n]`, relative entropy of each position against the background in bits,
+            and its 95 % interval.
+        differing: int, positions whose letters differ from the background.
     """
 
-    dimensions: np.ndarray
-    stress: dict[str, np.ndarray]
-    scaled_stress: dict[str, np.ndarray]
+    letters: list[str]
+    size: int
+    shares: np.ndarray
+    bits: np.ndarray
+    documents: np.ndarray
+    alphabet: str
+    background: np.ndarray
+    relative: np.ndarray
+    differing: np.ndarray
+
+    @property
+    def least(self) -> int:
+        """Documents that a position needs for bits: 5 for each letter of the alphabet, or 40."""
+        return max(_PER_LETTER * self.size, _FEWEST_SEQUENCES)
 
 
-class CorpusAnalysis(NamedTuple):
+class TokenShift(NamedTuple):
+    """A token that is more frequent, or less, at a position than at both neighbours.
+
+    Attributes:
+        token: text of the token.
+        share: share of the documents that have it at the position.
+        neighbours: mean of its shares at the two neighbours.
+        p_value: p-value, corrected for all positions and tokens tested.
+    """
+
+    token: str
+    share: float
+    neighbours: float
+    p_value: float
+
+
+class StandingOut(NamedTuple):
+    """A position that differs from the two nearest positions.
+
+    Attributes:
+        position: index of the position, from 0.
+        tokens: tokens that make the difference, the largest first, at most three.
+    """
+
+    position: int
+    tokens: list[TokenShift]
+
+
+class TokenCount(NamedTuple):
+    """A token and its number of occurrences at a position.
+
+    Attributes:
+        token: text of the token.
+        count: number of times it occurs.
+    """
+
+    token: str
+    count: int
+
+
+class TopTokens(NamedTuple):
+    """The most frequent tokens of a position, in descending order.
+
+    Attributes:
+        position: position, from 0.
+        tokens: tokens of the position with their counts.
+    """
+
+    position: int
+    tokens: list[TokenCount]
+
+
+class CorpusResult(NamedTuple):
     """Geometry of a corpus: distances, noise, dimensions, and the fit of encodings.
 
     Attributes:
-        source: name of the corpus.
-        tokenizer: name of the tokenizer.
-        documents: number of documents.
-        groups: independent groups of documents; pieces of one text share a group.
-        tokens: number of tokens counted.
-        length: number of positions n, or of bins of them.
-        vocab_size: number of tokens in the vocabulary.
-        dim: width at which encodings are compared.
-        seed: random seed.
-        splits: halvings averaged over.
-        folds: folds of the documents that halves are made of.
-        empty_positions: positions without a token.
+        facts: what was read.
+        options: options of the job; `command_line` makes a command of them.
+        choices: settings that were chosen automatically, with the reasons.
         documents_per_position: int `[n]`.
-        rare_positions: int, indices of positions with tokens, whose noise hides a difference of
-            typical size.
-        top_tokens: most frequent tokens of some positions.
-        plug_in: geometry of the observed frequencies.
-        split_half_trace: variance between positions without sampling noise: composition and
-            position.
+        observed: geometry of the observed frequencies.
         position: geometry of position alone.
         intervals: defined intervals by name: "noise_share", "composition_share" and
-            "position_share" of the plug-in variance over the positions present, which add up to 1,
+            "position_share" of the observed variance over the positions present, which add up to 1,
             and "nearness".
         encodings: scores of each encoding.
-        stress_by_dimension: stress by width.
         held_out: stress on held-out documents; None if no position has tokens in all quarters of
             the documents.
-        cohort: whether documents that end before the last position were left out.
-        from_counts: whether only counts were available, without documents.
-        group_field: field whose values are kept together in the folds.
-        neighbours: whether neighbouring documents of the source are more alike than random ones;
-            None with a `group_field`, without documents, or for fewer than three.
-        edges: first position of each bin, and the length, for counts in bins.
-        null_texts: rows that were left out because their text is null or missing.
-        unknown_tokens: tokens outside the vocabulary, which count as one word.
-        origin: index of position 0 of documents aligned at a site; 0 without `align`.
+        where: bits per token that position explains, and the positions that carry them.
         letters: information of each position about its letter; None for more than 64 letters.
         standing_out: positions that differ from the two nearest ones; empty for stored counts.
-        where: bits per token that position explains, and the positions that carry them.
-        choices: settings that were chosen automatically, with the reasons.
-        inputs: sources as they were given, for commands to paste; empty for tokens of a script.
-        given: further options that were given, with their values as text, for commands to paste.
+        top_tokens: most frequent tokens of some positions.
+        neighbours: whether neighbouring documents of the source are more alike than random ones;
+            None with a `group_field`, without documents, or for fewer than three.
         seconds: duration of each stage.
     """
 
-    source: str
-    tokenizer: str
-    documents: int
-    groups: int
-    tokens: int
-    length: int
-    vocab_size: int
-    dim: int
-    seed: int
-    splits: int
-    folds: int
-    empty_positions: EmptyPositions
+    facts: CorpusFacts
+    options: CorpusOptions
+    choices: tuple[Choice, ...]
     documents_per_position: np.ndarray
-    rare_positions: np.ndarray
-    top_tokens: list[TopTokens]
-    plug_in: PlugIn
-    split_half_trace: float
+    observed: Observed
     position: Position
     intervals: dict[str, Interval]
     encodings: list[EncodingScore]
-    stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
-    cohort: bool = False
-    from_counts: bool = False
-    group_field: str | None = None
+    where: Where
+    letters: LetterInformation | None
+    standing_out: list[StandingOut]
+    top_tokens: list[TopTokens]
     neighbours: NeighbourSimilarity | None = None
-    edges: tuple[int, ...] | None = None
-    null_texts: int = 0
-    unknown_tokens: int = 0
-    origin: int = 0
-    letters: LetterInformation | None = None
-    standing_out: list[StandingOut] = []  # noqa: RUF012
-    where: Where | None = None
-    choices: tuple[Choice, ...] = ()
-    inputs: tuple[str, ...] = ()
-    given: dict[str, str] = {}  # noqa: RUF012 (nothing writes to it)
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
+
+    @property
+    def empty_positions(self) -> int:
+        """Number of positions without a token; `options.empty` says what becomes of them."""
+        return int(np.sum(self.documents_per_position == 0))
+
+    @property
+    def rare_positions(self) -> np.ndarray:
+        """Positions with tokens whose own noise hides a signal of typical size, as indices.
+
+        These positions are not judged at all, or have a standard error of the squared distance to
+        the centroid above half of its mean over positions. Without any signal there are none.
+        """
+        position = self.position
+        typical = position.trace / max(position.positions, 1)
+        hidden = (position.significant_rank > 0) & (2.0 * position.standard_errors > typical)
+        return np.flatnonzero((self.documents_per_position > 0) & (~position.present | hidden))
 
     __repr__ = short_repr

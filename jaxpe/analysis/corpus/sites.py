@@ -6,14 +6,12 @@ import numpy as np
 
 from jaxpe.analysis.corpus.result import LetterInformation, StandingOut, TokenShift
 from jaxpe.data import TokenCorpus
-from jaxpe.geometry.distances.mutual_information import chance_copies, entropy, longest_documents
+from jaxpe.geometry.distances.mutual_information import entropy, longest_documents
 
 MOST_LETTERS = 64  # largest alphabet whose letters a logo can show
 LEVEL = 0.05  # probability that any position is listed wrongly
 _MOST_TOKENS = 3  # tokens that are named for a position
 _FEWEST = 20  # documents that differ between two positions; fewer cannot be significant
-# Sequences for each letter of the alphabet, and at all, below which intervals of bits do not cover.
-_PER_LETTER, _FEWEST_SEQUENCES = 5, 40
 _GAPS = "-.*~"
 _LEAST_BACKGROUND = 1 / 4  # of the positions, without which the background is unknown
 
@@ -32,19 +30,6 @@ _ALPHABETS = (
     _Alphabet("nucleotides", "ACGTU", "NRYSWKMBDHV", _GAPS, 4),
     _Alphabet("amino acids", "ACDEFGHIKLMNPQRSTVWY", "XBZJ", f"UO{_GAPS}", 20),
 )
-
-
-def document_groups(corpus: TokenCorpus) -> np.ndarray:
-    """Dependent documents by `TokenCorpus.groups`; short strings may be equal by chance.
-
-    If most documents are so short, or of so few letters, that some would be equal by chance, copies
-    are no sign of dependence. Each document then counts, unless groups are named or all are equal.
-    """
-    groups = corpus.groups()
-    if corpus.group_labels is not None or not np.ptp(groups):
-        return groups
-    by_chance = np.mean(chance_copies(corpus.ids, corpus.mask)) > 0.5
-    return np.arange(len(groups), dtype=np.int32) if by_chance else groups
 
 
 def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformation | None:
@@ -79,19 +64,23 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     first, second = (np.sum(smooth * (np.log(smooth) - logs) ** k, axis=1) for k in (1, 2))
     half = 1.96 * np.sqrt((second - first**2) / n + (len(letters) - 1) / (2 * n**2))
     relative = -H - seen @ logs / n
-    least = max(_PER_LETTER * size, _FEWEST_SEQUENCES)
-    ends = np.clip([relative - half, relative + half], 0, -logs.min())
-    return LetterInformation(
+    relative = np.stack([
+        relative, *np.clip([relative - half, relative + half], 0, -logs.min())
+    ]) / np.log(2)  # fmt: skip
+    found = LetterInformation(
         letters=[tokens[letter] for letter in letters],
         size=size,
         shares=seen / documents,
-        bits=np.where(total >= least, bits, np.nan),
+        bits=bits,
         documents=total.astype(np.int64),
         alphabet=alphabet,
         background=background,
-        relative=np.where(total >= least, np.stack([relative, *ends]) / np.log(2), np.nan),
+        relative=relative,
         differing=differing,
-        least=least,
+    )
+    enough = total >= found.least
+    return found._replace(
+        bits=np.where(enough, bits, np.nan), relative=np.where(enough, relative, np.nan)
     )
 
 

@@ -120,3 +120,16 @@ def _draws(
     vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
     squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
     return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))
+
+
+def entry_of_table(table: np.ndarray, name: str) -> jaxpe.encodings.CatalogueEntry:
+    """A model's table of position vectors `[n, d]` as an encoding of its own width."""
+    rows = jnp.asarray(table, jnp.result_type(float))
+    encoding = jaxpe.encodings.from_vectors(lambda params, positions: rows[positions])
+    return jaxpe.encodings.CatalogueEntry(
+        name=name,
+        family="model",
+        make=lambda sizes: encoding,
+        source="a model",
+        vectors=f"its table, {table.shape[0]} rows of {table.shape[1]}",
+    )

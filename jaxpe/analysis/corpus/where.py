@@ -49,20 +49,15 @@ def where_position_tells(
     ]
     folds, documents = fold_count(counts), corpora[0].documents
     orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
-    start, end, numbers = _reach([_cells(each) for each in corpora], orders), None, (None, None)
+    cells = [_cells(each) for each in corpora]
+    start, end = _reach(cells, orders), None
     if cut is not None and documents is not None:
         after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
         last = np.where(cut, -1, documents.counted.shape[1] - 1 - after)
         from_end = [_cells(each, last) for each in (corpora[0], *end_nulls)]
-        end, numbers = _reach(from_end, orders), (int(np.sum(cut)), int(np.sum(~cut)))
-    words, tokens = _words_and_tokens(corpora[0])
-    return Where(start, end, *numbers, words, tokens)
-
-
-def _words_and_tokens(lists: TokenLists) -> tuple[int, int]:
-    cells = _cells(lists)
-    words = np.unique(cells.cell[cells.number > 0] % cells.shape[1])
-    return len(words), int(cells.number.sum())
+        end = _reach(from_end, orders)
+    words = np.unique(cells[0].cell[cells[0].number > 0] % cells[0].shape[1])
+    return Where(start, end, len(words), int(cells[0].number.sum()))
 
 
 class _Cells(NamedTuple):

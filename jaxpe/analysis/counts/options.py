@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import check_range
+from jaxpe._core.options import Reading, check_range
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_memory, check_settings
 from jaxpe.data import Tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
@@ -16,7 +16,7 @@ _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CountOptions:
+class CountOptions(Reading):
     """Count the tokens at each position of any number of documents, and write the counts.
 
     Each shard is counted by itself, and `counts.npz` is their sum. Run the same command again to
@@ -52,17 +52,12 @@ class CountOptions:
         parts: number of parts, one a machine.
         skip_unreadable: leave out and report shards that cannot be read; otherwise the first such
             shard stops the run.
-        text_field: column or key with the text.
-        skip_nulls: leave out rows whose text is null or missing, and count them; otherwise the
-            first such row stops the run.
         group_field: column or key such as the author or source, for documents that are not
             independent: those with the same value share a fold. Without one, equal documents do,
             and near-copies count as independent.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     sources: tuple[str, ...]
-    tokenizer: str | None = None
     vocab_size: int | None = None
     separator: int | None = None
     vocab: Path | None = None
@@ -73,15 +68,11 @@ class CountOptions:
     spacing: Literal["equal", "log"] = "equal"
     folds: int = 16
     nulls: int = 20
-    seed: int = 0
     workers: int | None = None
     part: int = 0
     parts: int = 1
     skip_unreadable: bool = False
-    text_field: str | None = None
-    skip_nulls: bool = False
     group_field: str | None = None
-    data_dir: Path | None = None
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer.

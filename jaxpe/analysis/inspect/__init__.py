@@ -1,7 +1,7 @@
 """Inspection of a model: position in its weights, attention, hidden states, loss and reach.
 
     result = inspect_model(InspectOptions(model="all-MiniLM-L6-v2", source="reviews.csv"))
-    rich.print(jaxpe.report.inspect_table(result))
+    result.attention.overall, result.spectral.mean.toeplitz
 
 It imports Flax and Optax, and is itself imported on first access.
 """
@@ -22,11 +22,12 @@ from jaxpe.analysis.inspect.attention_result import (
 )
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.averages import Means
-from jaxpe.analysis.inspect.flax_model import FlaxModel, token_losses
-from jaxpe.analysis.inspect.job import inspect_model, inspect_torch
-from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Trace
+from jaxpe.analysis.inspect.flax_model import FlaxModel, ModelSizes, Trace, token_losses
+from jaxpe.analysis.inspect.head_ablation import head_drops
+from jaxpe.analysis.inspect.job import STAGES, inspect_model, inspect_torch
+from jaxpe.analysis.inspect.logit_spectra import logit_spectra
 from jaxpe.analysis.inspect.needles import needle_retrieval
-from jaxpe.analysis.inspect.options import STAGES, InspectOptions
+from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.reach import context_reach, embedding_reach
@@ -67,7 +68,6 @@ __all__ = [
     "InspectOptions",
     "InspectResult",
     "InspectSubject",
-    "InspectedModel",
     "LearnedTable",
     "LogitSpectra",
     "LossStage",
@@ -92,11 +92,11 @@ __all__ = [
     "describe_encoding",
     "describe_table",
     "embedding_reach",
-    "hidden_states",
+    "head_drops", "hidden_states",
     "inspect_attention",
     "inspect_model",
     "inspect_torch",
-    "loss_by_position",
+    "logit_spectra", "loss_by_position",
     "moved_positions",
     "needle_retrieval",
     "probe_layers",

@@ -13,19 +13,6 @@ from jax import Array
 
 from jaxpe import spectral
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.logit_sums import (
-    Spread,
-    logit_spread,
-    row_batches,
-    shuffled_rows,
-)
-from jaxpe.analysis.attention.variance import (
-    Halves,
-    MeanAndSpread,
-    position_share,
-    variance_decomposition,
-)
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.attention_result import (
     AttentionSinks,
@@ -34,11 +21,19 @@ from jaxpe.analysis.inspect.attention_result import (
     RotaryBands,
 )
 from jaxpe.analysis.inspect.averages import Means, document_mean, jackknife
-from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
-from jaxpe.analysis.inspect.model import Trace
+from jaxpe.analysis.inspect.documents import Sample, row_batches, shuffled_rows
+from jaxpe.analysis.inspect.flax_model import Trace, inspected_model, sample_batch
 from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
 from jaxpe.analysis.inspect.rotary_bands import SHORT, rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
+from jaxpe.analysis.inspect.variance import (
+    Halves,
+    MeanAndSpread,
+    Spread,
+    logit_spread,
+    position_share,
+    variance_decomposition,
+)
 from jaxpe.data import TokenCorpus
 from jaxpe.plans import RopeAnalysis
 

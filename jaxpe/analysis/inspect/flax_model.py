@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,10 @@ from flax import nnx
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.head_ablation import masked_score
-from jaxpe.analysis.attention.logit_sums import Rotation, batch_size, find_rotation
-from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Program, Trace
+from jaxpe.analysis.inspect.documents import Sample, rows_at_once
+from jaxpe.analysis.inspect.head_ablation import masked_score
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
+from jaxpe.analysis.inspect.rotary_bands import Rotation, find_rotation
 from jaxpe.analysis.inspect.weights import describe_encoding
 from jaxpe.encodings import Encoding
 from jaxpe.encodings.base import expand_rank
@@ -36,12 +35,57 @@ from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.plans import RopeAnalysis, longest_context, read_config
 from jaxpe.plans.scaling import RopeFrequencies
 
+Program = Callable[..., Any]
 RotationTables = dict[str, Array]
 _ROWS = 256  # tokens whose logits are in memory at once
+_SEVERAL = (
+    "Encodings differ by layer or look at the hidden states, so logits are no sum of the same "
+    "parts in all layers."
+)
+
+
+class Trace(NamedTuple):
+    """Attention and hidden states of some documents.
+
+    Attributes:
+        logits: logits of attention, `[layers, documents, heads, n, n]`, of `attention_layers`.
+        weights: weights of attention, of the same shape.
+        hidden_states: input of each layer, and output of the last,
+            `[layers + 1, documents, n, dim]`.
+    """
+
+    logits: Any
+    weights: Any
+    hidden_states: Any
+
+
+class ModelSizes(NamedTuple):
+    """Numbers of a model.
+
+    Attributes:
+        layers: number of layers.
+        heads: number of heads of queries.
+        head_width: width of a head.
+        dim: width of the hidden states.
+        vocabulary: number of tokens.
+        parameters: number of parameters.
+        attention_layers: numbers of the layers whose attention is traced; all when None.
+    """
+
+    layers: int
+    heads: int
+    head_width: int
+    dim: int
+    vocabulary: int
+    parameters: int
+    attention_layers: tuple[int, ...] | None = None
 
 
 class FlaxModel:
-    """Model of `jaxpe.nn`: each program is one call of `jax.jit`.
+    """Model of `jaxpe.nn` as stages see it: each program is one call of `jax.jit`.
+
+    `TorchModel` has the same methods. Arguments and results of programs are arrays. Token ids are
+    `[documents, n]`; positions are `[n]`, the same for all documents.
 
     Args:
         module: a transformer, or a language model on one.
@@ -112,8 +156,10 @@ class FlaxModel:
         return "The model reads images too; only its part for text is measured."
 
     def absent(self) -> dict[str, str]:
-        """No reasons: every stage can be run."""
-        return {}
+        """Reasons of stages that the model's code does not allow."""
+        if has_one_encoding(trunk(self.module)):
+            return {}
+        return {"spectral": _SEVERAL}
 
     def context(self, path: Path) -> int:
         """Positions of the table, or of the configuration."""
@@ -145,7 +191,11 @@ class FlaxModel:
         return self._program(method)
 
     def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
-        """Rotation found in the module, and a program (ids) of queries and keys."""
+        """One rotation of all layers, and a program (ids) of their queries and keys.
+
+        They are `[layers, documents, n, heads, width]`. None for layers that differ, or where they
+        are not seen.
+        """
         below = trunk(self.module)
         if not has_one_encoding(below) or below.config.attention_cap is not None:
             return None
@@ -181,15 +231,15 @@ class FlaxModel:
         return unscaled_reason(self.module, context, rope)
 
 
-def inspected_model(model: Any) -> InspectedModel:
-    """Model as stages see it: a module of `jaxpe.nn` in its adapter, another as it is."""
+def inspected_model(model: Any) -> Any:
+    """A module of `jaxpe.nn` as a `FlaxModel`; a `FlaxModel` or `TorchModel` as it is."""
     return FlaxModel(model) if isinstance(model, nnx.Module) else model
 
 
 def sample_batch(sample: Sample) -> int:
     """Rows in a batch, a divisor of a quarter of their number."""
     sizes = inspected_model(sample.module).sizes
-    return batch_size(sample.rows.shape, sizes.layers * sizes.heads)
+    return rows_at_once(sample.rows.shape, maps=sizes.layers * sizes.heads)
 
 
 def rotation_tables(frequencies: RopeFrequencies, positions: np.ndarray) -> RotationTables:

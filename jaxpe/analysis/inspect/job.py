@@ -1,22 +1,21 @@
-"""Stages of an inspection, each cached when finished."""
+"""Stages of an inspection, in order, and the reasons for which one is absent."""
 
 import dataclasses
 import shlex
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import local_model_options
-from jaxpe._core.progress import SILENT, Clock, Progress, duration
-from jaxpe.analysis.inspect.attention_result import AttentionStage
+from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe.analysis.inspect.attention_result import AttentionStage, SpectralStage
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
+from jaxpe.analysis.inspect.logit_spectra import logit_spectra
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
-from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
+from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.position_ablation import ablate_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.reach import embedding_reach
@@ -24,7 +23,6 @@ from jaxpe.analysis.inspect.result import (
     AblationStage,
     EncodingStage,
     GeometryStage,
-    InspectFacts,
     InspectResult,
     LossStage,
     NeedleStage,
@@ -34,9 +32,7 @@ from jaxpe.analysis.inspect.subject import InspectSubject, inspect_facts, read_i
 from jaxpe.analysis.inspect.token_loss import loss_by_position, text_windows
 from jaxpe.analysis.inspect.torch_model import TorchModel
 from jaxpe.analysis.inspect.weights import table_geometry
-from jaxpe.analysis.stage_cache import StageCache, settings_stamp
-from jaxpe.data.corpora.sources import source_paths
-from jaxpe.data.formats.table import content_files
+from jaxpe.data.corpora.corpus import as_sources
 
 _ABLATED = 12  # documents
 _TEXTS, _QUICK_TEXTS = 8, 4  # texts of loss, and of needles of each length
@@ -44,6 +40,7 @@ _NO_TABLE = (
     "The model adds no position vectors to its embeddings, so there is no table to compare with "
     "the corpus. Its positions act on attention."
 )
+_NO_TEXT = "A run of `jaxpe train` reads ids of its own documents, and other text is not known."
 _ENCODER_LOSS = (
     "An encoder predicts no next token, so it has no loss by position. The ablation of positions "
     "shows how much its output changes."
@@ -51,15 +48,11 @@ _ENCODER_LOSS = (
 _ENCODER_NEEDLES = "An encoder generates no answer, so there is nothing to retrieve."
 
 
-def inspect_model(
-    options: InspectOptions, folder: Path | None = None, *, progress: Progress = SILENT
-) -> InspectResult:
+def inspect_model(options: InspectOptions, *, progress: Progress = SILENT) -> InspectResult:
     """Inspect what position does in a model.
 
     Args:
         options: model, text and sizes.
-        folder: folder in which finished stages are cached; the same options then resume. Nothing is
-            cached when None.
         progress: receiver of progress of each stage.
 
     Raises:
@@ -71,14 +64,8 @@ def inspect_model(
     0.98
     """
     options.check()
-    sources = [options.source] if isinstance(options.source, str) else options.source
-    command = shlex.join(["jaxpe", "inspect", options.model, *sources])
-    options = local_model_options(options, "model")
-    settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
-    files = [file for path in source_paths(options.source) for file in content_files(path)]
-    stamp = settings_stamp(settings, inputs=(options.model, *files))
-    cache = StageCache(folder and folder / "stages", stamp)
-    found = _run_stages(options, cache, read_inspect_subject, progress)
+    command = shlex.join(["jaxpe", "inspect", str(options.model), *as_sources(options.source)])
+    found = _run_stages(options, progress)
     return found._replace(facts=found.facts._replace(command=command))
 
 
@@ -91,8 +78,7 @@ def inspect_torch(
 ) -> InspectResult:
     """Inspect what position does in a live model of transformers, through its own code.
 
-    It runs the stages of `inspect_model`. Nothing is cached, and nothing is left on the
-    model.
+    It runs the stages of `inspect_model` but `spectral`, and nothing is left on the model.
 
     Args:
         model: decoder or encoder of `transformers` in torch, with or without a head.
@@ -108,8 +94,7 @@ def inspect_torch(
     0.21
     """
     name = str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
-    options = InspectOptions(model=name) if options is None else options
-    options.check()
+    options = options or InspectOptions()
     with tempfile.TemporaryDirectory() as folder:
         model.config.to_json_file(Path(folder, "config.json"))
         if isinstance(tokenizer, str | Path):
@@ -121,65 +106,30 @@ def inspect_torch(
                 f"{type(tokenizer).__name__} has no `backend_tokenizer`: pass a fast tokenizer, or "
                 "the path of a tokenizer.json"
             )
-        module, shown = TorchModel(model), Path(options.model).name
-        read = partial(read_inspect_subject, module=module, name=shown)
         live = dataclasses.replace(options, model=folder, tokenizer=path)
-        return _run_stages(live, StageCache(None, ""), read, progress)
+        shown = Path(options.model or name).name
+        return _run_stages(live, progress, module=TorchModel(model), name=shown)
 
 
-def _run_stages(
-    options: InspectOptions, cache: StageCache, read: Callable[..., InspectSubject],
-    progress: Progress,
-) -> InspectResult:  # fmt: skip
-    """Results of the stages that are not cached, and of those that are."""
-    clock = Clock()
+def _run_stages(options: InspectOptions, progress: Progress, **live: Any) -> InspectResult:
+    """The selected stages that apply to the model, one after the other."""
+    chosen = [stage for stage in STAGES if not options.stages or stage in options.stages]
+    clock = Clock(progress, stages=1 + len(chosen))
+    with clock.stage("reading"):
+        subject = read_inspect_subject(options, progress=progress, **live)
     results: dict[str, Any] = {}
-    if (facts := cache.read("facts", InspectFacts)) is not None:
-        cached = {stage: cache.read(stage, _STAGES[stage][0]) for stage in options.chosen}
-        results = {stage: result for stage, result in cached.items() if result is not None}
-    if results:
-        progress.say(f"Kept from an earlier run: {', '.join(results)}.")
-    absent: dict[str, str] = {
-        stage: "This stage was not selected." for stage in STAGES if stage not in options.chosen
-    }
-    subject = None
-    for stage in options.chosen:
-        if stage in results:
-            continue
-        if subject is None:
-            with clock.stage("reading"):
-                subject = read(options, progress=progress)
-                facts = inspect_facts(subject, seed=options.seed)
-            cache.write("facts", facts)
-        if reason := absence_reason(subject, stage):
-            absent[stage] = reason
-            continue
-        results[stage] = _STAGES[stage][1](subject, progress)
-        clock.lap(stage)
-        cache.write(stage, results[stage])
-        progress.say(_stage_line(stage, options.chosen, results, clock.laps))
-    assert facts is not None  # from the cache, or from a stage that ran
+    absent = {stage: "This stage was not selected." for stage in STAGES if stage not in chosen}
+    for stage in chosen:
+        with clock.stage(stage):
+            if reason := absence_reason(subject, stage):
+                absent[stage] = reason
+            else:
+                results[stage] = STAGES[stage](subject, progress)
+    facts = inspect_facts(subject, seed=options.seed)
     return InspectResult(facts=facts, absent=absent, seconds=clock.laps, **results)
 
 
-def _stage_line(
-    stage: Stage, chosen: tuple[Stage, ...], results: dict[str, Any], laps: dict[str, float]
-) -> str:
-    """Line on a stage that is done: its number and duration, and about how long the rest takes.
-
-    The rest is estimated from stages that run the model, which `encoding` does not.
-    """
-    number = chosen.index(stage) + 1
-    line = f"{stage}: done in {duration(laps[stage])} (stage {number} of {len(chosen)}"
-    done = [name for name in results if name in laps and name != "encoding"]
-    left = sum(_COSTS[name] for name in chosen[number:] if name not in results)
-    if not left or not done:
-        return f"{line})"
-    pace = sum(laps[name] for name in done) / sum(_COSTS[name] for name in done)
-    return f"{line}, about {duration(pace * left)} left)"
-
-
-def absence_reason(subject: InspectSubject, stage: Stage) -> str:
+def absence_reason(subject: InspectSubject, stage: str) -> str:
     """Reason why a stage does not apply to a model; empty if it does.
 
     >>> absence_reason(subject, "needles")  # doctest: +SKIP
@@ -193,6 +143,8 @@ def absence_reason(subject: InspectSubject, stage: Stage) -> str:
         return ""
     if subject.kind != "causal":
         return _ENCODER_LOSS if stage == "loss" else _ENCODER_NEEDLES
+    if subject.tokenizer is None:
+        return _NO_TEXT
     if subject.most is not None and subject.longest > subject.most:
         return (
             f"The model has {subject.most:,} learned positions, fewer than the "
@@ -208,8 +160,7 @@ def absence_reason(subject: InspectSubject, stage: Stage) -> str:
 
 def _encoding(subject: InspectSubject, progress: Progress) -> EncodingStage:
     n = subject.corpus.ids.shape[1]
-    model = subject.inspected
-    return model.describe_encoding(path=subject.path, length=n, most=subject.most)
+    return subject.inspected.describe_encoding(path=subject.path, length=n, most=subject.most)
 
 
 def _geometry(subject: InspectSubject, progress: Progress) -> GeometryStage:
@@ -224,6 +175,10 @@ def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
     )  # fmt: skip
 
 
+def _spectral(subject: InspectSubject, progress: Progress) -> SpectralStage:
+    return logit_spectra(subject.sample, ablate=not subject.quick, progress=progress)
+
+
 def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
     layers = probed_layers(subject.inspected.sizes.layers)
     hidden = hidden_states(subject.sample, layers, progress=progress)
@@ -231,22 +186,22 @@ def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
 
 
 def _ablation(subject: InspectSubject, progress: Progress) -> AblationStage:
-    sample = subject.sample
+    sample, tokenizer = subject.sample, subject.tokenizer
     if not subject.quick:
         sample = sample._replace(rows=sample.rows[:_ABLATED])
     mask_id = subject.subject.vocabulary.mask_id
     result = ablate_positions(sample, most=subject.most, mask_id=mask_id, progress=progress)
-    ends = [np.asarray(x, np.int32) for x in (subject.tokenizer.prefix, subject.tokenizer.suffix)]
-    text = slice(len(ends[0]), subject.longest - len(ends[1]))
-    texts = _texts(subject, text.stop - text.start)
-    if subject.inspected.causal or len(texts) < 2:
+    if subject.inspected.causal or tokenizer is None:
         return result
-    parts = (np.tile(x, (len(texts), 1)) for x in ends)
-    rows = np.insert(np.concatenate([next(parts), texts], axis=1), [text.stop], next(parts), axis=1)
+    before, after = (np.asarray(x, np.int32) for x in (tokenizer.prefix, tokenizer.suffix))
+    text = slice(len(before), subject.longest - len(after))
+    texts = _texts(subject, text.stop - text.start)
+    if len(texts) < 2:
+        return result
+    rows = np.stack([np.concatenate([before, one, after]) for one in texts])
+    parts = not subject.quick
     return result._replace(
-        reach=embedding_reach(
-            sample.module, rows, text=text, parts=not subject.quick, progress=progress
-        )
+        reach=embedding_reach(sample.module, rows, text=text, parts=parts, progress=progress)
     )
 
 
@@ -258,6 +213,7 @@ def _texts(subject: InspectSubject, length: int) -> np.ndarray:
 
 def _loss(subject: InspectSubject, progress: Progress) -> LossStage:
     texts, rope = _texts(subject, subject.longest), _encoding(subject, progress).rope
+    assert subject.tokenizer is not None  # or the stage is absent
     return loss_by_position(
         subject.module, texts, context=subject.context, rope=rope, far=not subject.quick,
         prefix=subject.tokenizer.prefix, progress=progress,
@@ -267,6 +223,7 @@ def _loss(subject: InspectSubject, progress: Progress) -> LossStage:
 def _needles(subject: InspectSubject, progress: Progress) -> NeedleStage:
     most = min(subject.longest, subject.context or subject.longest)
     lengths = [SHORTEST << k for k in range(32) if SHORTEST << k <= most] or [most]
+    assert subject.tokenizer is not None  # or the stage is absent
     return needle_retrieval(
         subject.module, subject.tokenizer, subject.stream, lengths=tuple(lengths),
         texts=_QUICK_TEXTS if subject.quick else _TEXTS, seed=subject.sample.seed,
@@ -274,19 +231,14 @@ def _needles(subject: InspectSubject, progress: Progress) -> NeedleStage:
     )  # fmt: skip
 
 
-# Costs of stages in relation to each other, as measured on SmolLM2-135M and MiniLM.
-_COSTS = {
-    **{"encoding": 0.1, "geometry": 2, "attention": 4, "probe": 1},
-    **{"ablation": 6, "loss": 6, "needles": 3},
-}
-
-# Type of the result, and what computes it.
-_STAGES: dict[str, tuple[type, Callable[[InspectSubject, Progress], Any]]] = {
-    "encoding": (EncodingStage, _encoding),
-    "geometry": (GeometryStage, _geometry),
-    "attention": (AttentionStage, _attention),
-    "probe": (ProbeStage, _probe),
-    "ablation": (AblationStage, _ablation),
-    "loss": (LossStage, _loss),
-    "needles": (NeedleStage, _needles),
+# All stages by name, in the order they run in; `InspectResult` has a field for each.
+STAGES: dict[str, Callable[[InspectSubject, Progress], Any]] = {
+    "encoding": _encoding,
+    "geometry": _geometry,
+    "attention": _attention,
+    "spectral": _spectral,
+    "probe": _probe,
+    "ablation": _ablation,
+    "loss": _loss,
+    "needles": _needles,
 }

@@ -3,8 +3,7 @@
 import numpy as np
 from jax import Array
 
-from jaxpe.analysis.attention.logit_sums import Spread
-from jaxpe.analysis.attention.variance import Halves, ratio
+from jaxpe.analysis.inspect.variance import Halves, Spread, ratio
 
 _STEPS = 20
 

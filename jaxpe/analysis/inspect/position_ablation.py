@@ -9,9 +9,8 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.attention.documents import Sample, guessed_tokens
-from jaxpe.analysis.attention.logit_sums import row_batches
 from jaxpe.analysis.inspect.averages import document_mean
+from jaxpe.analysis.inspect.documents import Sample, guessed_tokens, row_batches
 from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
 from jaxpe.analysis.inspect.result import AblationStage, PositionMove
 from jaxpe.nn import pooled

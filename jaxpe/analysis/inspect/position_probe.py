@@ -5,11 +5,9 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.logit_sums import row_batches
 from jaxpe.analysis.inspect.averages import jackknife
-from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
-from jaxpe.analysis.inspect.model import Trace
+from jaxpe.analysis.inspect.documents import Sample, row_batches
+from jaxpe.analysis.inspect.flax_model import Trace, inspected_model, sample_batch
 from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
 

@@ -10,7 +10,7 @@ from jaxpe.analysis.inspect.attention_result import AttentionStage, SpectralStag
 from jaxpe.analysis.inspect.averages import Means
 from jaxpe.plans import RopeAnalysis
 
-Kind = Literal["encoder", "masked", "causal", "classifier"]
+Kind = Literal["encoder", "masked", "causal"]
 
 
 class InspectFacts(NamedTuple):
@@ -20,7 +20,7 @@ class InspectFacts(NamedTuple):
         model: name of the folder or file.
         source: corpus.
         kind: "causal" for a decoder with its head, "masked" for an encoder with its head, "encoder"
-            for an encoder without one, "classifier" for a run of `jaxpe train` on classes.
+            for an encoder without one, or with a head for classes.
         encoding: ways in which positions enter, "learned vectors", "rotary" or "bias", joined by
             " and ".
         layers: blocks.
@@ -30,8 +30,8 @@ class InspectFacts(NamedTuple):
         vocabulary: number of tokens.
         parameters: number of parameters.
         context: positions for which the model was configured; 0 if unknown.
-        positions: text positions of a row in attention, probe and ablation.
-        examples: documents in attention, probe and ablation.
+        positions: text positions of a row in attention, spectral, probe and ablation.
+        examples: documents in attention, spectral, probe and ablation.
         documents: documents of the corpus that were read.
         longest: tokens of the longest text in loss and needles.
         seed: random seed.

@@ -1,14 +1,25 @@
 """Rotary frequencies that heads use, by the norms of pairs of queries and keys."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from jaxpe.analysis.attention.logit_sums import Rotation
+from jaxpe import nn
 from jaxpe.analysis.inspect.attention_result import RotaryBands
 from jaxpe.analysis.inspect.averages import document_means
 
 SHORT = 32  # tokens, the longest wavelength of the first band
+
+
+class Rotation(NamedTuple):
+    """Entries of queries and keys that rotate with position, and their frequencies."""
+
+    angles: np.ndarray  # radians a position, [pairs]
+    rotary_dim: int
+    layout: Literal["half_split", "interleaved"]
 
 
 def rotary_bands(queries: Any, keys: Any, rotation: Rotation, *, context: int) -> RotaryBands:
@@ -42,3 +53,40 @@ def _pair_norms(x: Any, rotation: Rotation) -> np.ndarray:
     if rotation.layout == "half_split":
         return np.hypot(x[..., :half], x[..., half:])
     return np.hypot(x[..., ::2], x[..., 1::2])
+
+
+def find_rotation(module: Any) -> Rotation | None:
+    """Rotation of the queries, read from rotated unit vectors.
+
+    None if queries do not rotate, heads differ, or pairs have no standard layout.
+    """
+    if not nn.head_encoding(module).defines("query"):
+        return None
+    apply, params = nn.functionalize(module, method=_rotated_basis)
+    rotated = np.asarray(jax.jit(apply)(params), np.float64)
+    if (rotated != rotated[:, :1]).any():
+        return None
+    rotated = rotated[:, 0]
+    off = np.abs(rotated) * (1 - np.eye(len(rotated)))
+    rotary, partner = np.flatnonzero(off.any(axis=1)), off.argmax(axis=1)
+    dim = len(rotary)
+    if dim < 2 or dim % 2 or rotary[-1] != dim - 1:
+        return None
+    half_split = partner[0] == dim // 2
+    first = np.arange(dim // 2) if half_split else np.arange(0, dim, 2)
+    if (partner[first] != first + (dim // 2 if half_split else 1)).any():
+        return None
+    angles = np.abs(np.arctan2(rotated[first, partner[first]], rotated[first, first]))
+    return Rotation(angles, dim, "half_split" if half_split else "interleaved")
+
+
+def _rotated_basis(model: Any) -> Array:
+    """Unit vectors at position 1, after the query hook of the first layer's encoding."""
+    below, encoding = nn.trunk(model), nn.head_encoding(model)
+    width, heads = below.config.head_width, below.config.num_heads
+    if below.config.latent is not None:
+        width += below.config.latent.rotary_dim
+    unit = jnp.broadcast_to(jnp.eye(width)[:, None], (width, heads, width))
+    by_layer = below.layers.attention.encoding_params.get_value()
+    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], by_layer))
+    return encoding.query(params, unit, jnp.ones(width, jnp.int32))

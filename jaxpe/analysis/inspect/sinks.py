@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxpe.analysis.inspect.attention_result import AttentionSinks
 from jaxpe.analysis.inspect.averages import Means, document_mean, document_means
-from jaxpe.analysis.inspect.model import Trace
+from jaxpe.analysis.inspect.flax_model import Trace
 
 THRESHOLD = 0.3  # mean weight over later queries, after Gu et al. (2024)
 _MOST = 5  # positions, and tokens

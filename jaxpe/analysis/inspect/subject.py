@@ -1,5 +1,6 @@
 """Model and text of an inspection, read within half of the memory."""
 
+import dataclasses
 import importlib.util
 import math
 import reprlib
@@ -14,13 +15,13 @@ from jaxpe._core.gguf import read_gguf
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.attention.documents import Sample, Score, draw_sample
+from jaxpe.analysis.inspect.attention_result import Score
+from jaxpe.analysis.inspect.documents import Sample, draw_sample
 from jaxpe.analysis.inspect.flax_model import inspected_model
-from jaxpe.analysis.inspect.model import InspectedModel
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
 from jaxpe.analysis.inspect.torch_model import load_torch
-from jaxpe.analysis.subject import Subject, check_sizes, is_run
+from jaxpe.analysis.subject import Subject, SubjectOptions, check_sizes, is_run, read_subject
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.tokens.pretrained import model_tokenizer_file, open_pretrained
 from jaxpe.data.tokens.tokenizers import Tokenizer
@@ -47,27 +48,28 @@ _QUICK_LONGEST = 256
 _LEAST_TEXTS = 4
 _MASK = ("[MASK]", "<mask>")
 _SCORES: dict[Kind, Score] = {"causal": "causal", "masked": "masked", "encoder": "embedding"}
+_NAMED = 8  # folders in a message
 
 
 class InspectSubject(NamedTuple):
     """The model and text of all stages.
 
     Attributes:
-        path: file or folder of the model.
+        path: file or folder with the configuration of the model; None for a run.
         subject: the model, with documents of at most the requested length.
-        sample: documents of attention, probe and ablation.
-        tokenizer: tokenizer of the model.
-        stream: ids of whole documents end to end, without special tokens.
+        sample: documents of attention, spectral, probe and ablation.
+        tokenizer: tokenizer of the model; None for a run.
+        stream: ids of whole documents end to end, without special tokens; empty for a run.
         context: positions for which the model was configured; 0 if unknown.
         longest: tokens of the longest text.
         quick: whether to use fewer documents and shorter texts.
         cut: tokens at which the file of the tokenizer truncates texts; 0 if it does not.
     """
 
-    path: Path
+    path: Path | None
     subject: Subject
     sample: Sample
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     stream: np.ndarray
     context: int
     longest: int
@@ -80,7 +82,7 @@ class InspectSubject(NamedTuple):
         return self.subject.module
 
     @property
-    def inspected(self) -> InspectedModel:
+    def inspected(self) -> Any:
         """The model as stages see it."""
         return inspected_model(self.module)
 
@@ -102,6 +104,8 @@ class InspectSubject(NamedTuple):
     @property
     def special_ids(self) -> tuple[int, ...]:
         """Ids of special tokens before and after a document."""
+        if self.tokenizer is None:
+            return tuple(self.subject.vocabulary.special_ids)
         return tuple(sorted({*self.tokenizer.prefix, *self.tokenizer.suffix}))
 
 
@@ -132,6 +136,8 @@ def read_inspect_subject(
     options = local_model_options(options, "model")
     path = Path(options.model)
     _check_path(options, path)
+    if module is None and is_run(path):
+        return _read_run(options, progress)
     program = options.program or ("jax" if module is not None else _program(path))
     tokenizer = options.tokenizer or str(model_tokenizer_file(path))
     pretrained = open_pretrained(tokenizer)
@@ -158,8 +164,8 @@ def read_inspect_subject(
         sample = draw_sample(
             subject,
             examples=_examples(options, model),
-            seed=options.seed,
             score=_SCORES[model.kind],
+            seed=options.seed,
         )
     except InputError as error:
         raise InputError(f"the corpus is too short to inspect a model by: {error}") from error
@@ -199,6 +205,7 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
         jaxpe=jaxpe.__version__,
         left_out=model.left_out,
         cut=subject.cut,
+        trained=subject.subject.trained,
     )
 
 
@@ -208,11 +215,29 @@ def _check_path(options: InspectOptions, path: Path) -> None:
             f"`model`: {options.model} does not exist; pass a Hugging Face directory, a .gguf "
             "file, a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
         )
-    if path.is_dir() and is_run(path):
-        raise InputError(
-            f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
-            "`jaxpe spectral` and `jaxpe audit` analyse runs"
-        )
+    own = is_run(path) or (path / "config.json").is_file() or gguf_file(path) is not None
+    if path.is_dir() and not own:
+        models = sorted(str(one.parent) for one in path.glob("*/config.json"))
+        if models:
+            shown = ", ".join(models[:_NAMED]) + (", ..." if len(models) > _NAMED else "")
+            raise InputError(f"{path} is a folder of models: pass one of {shown}")
+
+
+def _read_run(options: InspectOptions, progress: Progress) -> InspectSubject:
+    """A run of `jaxpe train` and its held-out documents."""
+    names = {field.name for field in dataclasses.fields(SubjectOptions)}
+    shared = {k: v for k, v in vars(options).items() if k in names}
+    reading = SubjectOptions(**shared)
+    subject = read_subject(reading, new_head=False, held_out=True, progress=progress)
+    model, task = inspected_model(subject.module), subject.vocabulary.task
+    if task == "translate":
+        raise InputError(f"{options.model} has an encoder and a decoder: pass one of them alone")
+    score: Score = "accuracy" if task == "classify" else _SCORES[model.kind]
+    examples = options.examples or (_QUICK_EXAMPLES if options.quick else _EXAMPLES[1])
+    sample = draw_sample(subject, examples=examples, score=score, seed=options.seed)
+    n = subject.documents.corpus.ids.shape[1]
+    context, stream = model.table_length or n, np.zeros(0, np.int32)
+    return InspectSubject(None, subject, sample, None, stream, context, n, options.quick)
 
 
 def _program(path: Path) -> Literal["jax", "torch"]:
@@ -270,19 +295,19 @@ def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     return corpus._replace(name=name, documents=[corpus.documents[i] for i in chosen])
 
 
-def _vocabulary(rows: TokenCorpus, model: InspectedModel) -> Vocabulary:
+def _vocabulary(rows: TokenCorpus, model: Any) -> Vocabulary:
     task = "causal" if model.kind == "causal" else "mlm"
     mask = next((rows.tokens.index(name) for name in _MASK if name in rows.tokens), None)
     return Vocabulary(task, rows.tokens, (), mask, rows.exclude)
 
 
-def _operations(model: InspectedModel) -> float:
+def _operations(model: Any) -> float:
     """Floating-point operations a token, without the embeddings."""
     sizes = model.sizes
     return 2.0 * (sizes.parameters - sizes.vocabulary * sizes.dim)
 
 
-def _examples(options: InspectOptions, model: InspectedModel) -> int:
+def _examples(options: InspectOptions, model: Any) -> int:
     if options.examples is not None:
         return options.examples
     if options.quick:
@@ -291,7 +316,7 @@ def _examples(options: InspectOptions, model: InspectedModel) -> int:
     return int(np.clip(_BUDGET / _operations(model) / LENGTH, least, most)) // 4 * 4
 
 
-def _longest(options: InspectOptions, model: InspectedModel, context: int) -> int:
+def _longest(options: InspectOptions, model: Any, context: int) -> int:
     """Tokens of the longest text: twice a small context, to exceed it, or as time allows."""
     if options.longest is not None:
         return options.longest

@@ -16,10 +16,15 @@ import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError, reason, require
-from jaxpe.analysis.attention.logit_sums import Rotation
-from jaxpe.analysis.inspect.flax_model import scaling_reason, without_rotations
-from jaxpe.analysis.inspect.model import ModelSizes, Program, Trace
+from jaxpe.analysis.inspect.flax_model import (
+    ModelSizes,
+    Program,
+    Trace,
+    scaling_reason,
+    without_rotations,
+)
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
+from jaxpe.analysis.inspect.rotary_bands import Rotation
 from jaxpe.analysis.inspect.torch_trace import (
     AttentionMaps,
     Watch,
@@ -48,6 +53,10 @@ _PASSED = ("output_hidden_states", "return_dict")  # options of classes that tak
 _ROWS = 256  # tokens whose log-likelihoods are in memory at once
 _BIAS = re.compile(r"alibi|rel(ative)?_(attention|bias|embed|pos|attn)|position_bias")
 _HEADLESS = "The model has no head, so it predicts no next token: load it as a language model."
+_NOT_FLAX = (
+    "Queries and keys are split into content and position, and heads are ablated, in models that "
+    "jaxpe.nn loads; transformers ran this one."
+)
 _LAYOUTS: dict[str | None, Any] = {"half": "half_split", "interleaved": "interleaved"}
 _ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 
@@ -278,7 +287,7 @@ class TorchModel:
 
     def absent(self) -> dict[str, str]:
         """Reasons of stages that the model's code does not allow."""
-        absent = {}
+        absent = {"spectral": _NOT_FLAX}
         if not self._chosen_maps(self._maps)[0]:
             absent["attention"] = "No attention over pairs of tokens was seen in the model's code."
         if not self._has_head and self.causal:

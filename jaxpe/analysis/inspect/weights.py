@@ -12,9 +12,8 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
-from jaxpe.analysis.corpus.model import entry_of_table
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.corpus.vectors import widths_of
+from jaxpe.analysis.corpus.vectors import entry_of_table, widths_of
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk

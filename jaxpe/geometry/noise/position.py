@@ -175,16 +175,19 @@ def position_geometry_from_counts(
     """
     folds = fold_count(counts)
     check_size("the number of nulls", len(nulls), least=2)  # to see how they vary
-    for number, null in enumerate(nulls):
+    estimate = partial(split_half_geometry, key=key, splits=splits)
+
+    def squared(number: int, null: FoldedCounts) -> Array:
         if fold_count(null) != folds:
             raise ValueError(
                 f"nulls[{number}] is in {fold_count(null)} folds, the counts in {folds}: pass "
                 "regroup_folds(counts, folds=...) of the same number"
             )
-    estimate = partial(split_half_geometry, key=key, splits=splits)
+        return jax.block_until_ready(estimate(null).squared_distances)
+
     shown = progress.track(nulls, "rotated documents", total=len(nulls))
-    squared = jnp.stack([estimate(null).squared_distances for null in shown])
-    return position_part(estimate(counts), squared, per_position=_per_position(counts))
+    squares = jnp.stack([squared(*numbered) for numbered in enumerate(shown)])
+    return position_part(estimate(counts), squares, per_position=_per_position(counts))
 
 
 def _per_position(counts: FoldedCounts) -> Int[Array, " n"]:

@@ -1,21 +1,23 @@
 """Page of a comparison of corpora."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxpe.analysis.corpora import LEVEL, ComparedCorpus, ComparedPair, CorporaComparison
+from jaxpe.analysis.corpora import ComparedCorpus, ComparedPair, CorporaComparison
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
-from jaxpe.report.numbers import name_list, number, percent
+from jaxpe.report.numbers import name_list, number, percent, plural
 from jaxpe.report.writing import page
+
+_ON_TOP = 4  # pairs as cards
 
 
 @page.register
 def corpora_page(result: CorporaComparison) -> Page:
     """Page of a comparison: each pair against chance, sizes, and two dimensions of each."""
-    pairs = [_pair(pair) for pair in result.pairs]
+    pairs = [_pair(pair) for pair in sorted(result.pairs, key=lambda pair: pair.p_adjusted)]
     names = name_list([each.name for each in result.corpora])
     corpora = [(each.name, f"{each.documents:,}", f"{each.tokens:,}") for each in result.corpora]
     configurations = Figure(
@@ -26,15 +28,15 @@ def corpora_page(result: CorporaComparison) -> Page:
         [functools.partial(plot_configurations, result.corpora)],
         height=4.2,
     )
+    sizes = Table("Sizes", ("corpus", "documents", "tokens"), corpora)
     return Page(
         name="corpora",
         title=f"Positional geometries of {names}",
-        about=f"{result.length:,} positions, tokenizer {result.tokenizer}",
-        lead=pairs[:1],
+        about=f"{plural(result.length, 'position')}, tokenizer {result.tokenizer}",
+        lead=pairs[:_ON_TOP],
         sections=(
-            Section("Pairs", pairs[1:], [_pair_table(result)], [configurations]),
-            Section("Sizes", tables=[Table("Sizes", ["corpus", "documents", "tokens"], corpora)]),
-            *([Section("Warnings", note=" ".join(result.warnings))] if result.warnings else []),
+            Section("Pairs", pairs[_ON_TOP:], [_pair_table(result), sizes], [configurations]),
+            Section("What makes them less comparable", list(_warnings(result))),
         ),
         settings={"dimensions": f"{result.dim}", "seed": f"{result.seed}"},
         methods=(
@@ -48,39 +50,58 @@ def corpora_page(result: CorporaComparison) -> Page:
 
 def _pair(pair: ComparedPair) -> Finding:
     """The distance of two corpora against that of random deals of their folds."""
-    differ = pair.p_adjusted <= LEVEL
-    sentence = "There may be too few documents to tell these corpora apart."
-    if differ:
-        sentence = "Their positions are arranged differently."
+    names, differ = f"{pair.first} and {pair.second}", pair.differ
     return Finding(
-        f"distance of {pair.first} and {pair.second}",
+        f"distance of {names}",
         pair.distance,
         reference=pair.chance,
         against="95 % of random deals stay below",
         verdict="they differ" if differ else "no significant difference",
-        sentence=sentence,
-        todo=f"Do not use vectors fitted to one of {pair.first} and {pair.second} for the other."
+        sentence="Their positions are arranged differently."
         if differ
-        else "",
+        else "There may be too few documents to tell them apart.",
+        todo=f"Do not use vectors fitted to one of {names} for the other." if differ else "",
     )
 
 
 def _pair_table(result: CorporaComparison) -> Table:
+    header = ("corpora", "p", "p (Holm)", "Procrustes", "angle", "overlap", "folds", "tokens")
     rows = [
         (
             f"{pair.first}, {pair.second}",
+            number(pair.p_value),
             number(pair.p_adjusted),
             number(pair.residual),
             f"{np.degrees(pair.angles[-1]):.0f}°" if len(pair.angles) else "–",
             percent(pair.overlap),
+            f"{pair.folds}",
+            f"{pair.tokens:,}",
         )
         for pair in result.pairs
     ]
     note = (
         "Procrustes: share of the second configuration that the first, turned and scaled, does not "
-        "explain. Angle: the largest principal angle. Overlap: Σ min(p, q) of all tokens."
+        "explain. Angle: the largest principal angle. Overlap: Σ min(p, q) of all tokens. Tokens: "
+        "of a fold, thinned to equally many."
     )
-    return Table("Pairs", ["corpora", "p (Holm)", "Procrustes", "angle", "overlap"], rows, note)
+    return Table("Pairs", header, rows, note)
+
+
+def _warnings(result: CorporaComparison) -> Iterator[Finding]:
+    """What makes corpora less comparable."""
+    less = functools.partial(Finding, verdict="less comparable")
+    for pair in result.pairs:
+        names = f"{pair.first}, {pair.second}"
+        if not pair.of_position:
+            sentence = "A difference may come from the documents that reach late positions."
+            todo = "Count both with `nulls` and at least 8 `folds`."
+            yield less(names, "without null corpora", sentence=sentence, todo=todo)
+        if pair.shared:
+            sentence = "They are no independent samples."
+            yield less(names, f"{plural(pair.shared, 'shard')} shared", sentence=sentence)
+    if ungrouped := [each.name for each in result.corpora if not each.grouped]:
+        sentence = "Near-copies and documents of one author make p-values too small."
+        yield less(", ".join(ungrouped), "no `group_field`", sentence=sentence)
 
 
 def plot_configurations(corpora: Sequence[ComparedCorpus], ax: Any) -> None:

@@ -1,35 +1,29 @@
-"""Documents for the analysis of attention: full rows for logits, padded ones for ablation.
+"""Documents of an inspection: full rows for attention, padded ones for the ablation of heads.
 
 Text fills the rows for logits from end to end, so that all documents count at every pair of
 positions. Heads are ablated on documents of any length.
 """
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe.analysis.inspect.attention_result import Score
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import TokenCorpus
-from jaxpe.nn import Bert, Transformer, trunk
 from jaxpe.training.masking import masked_ids, random_positions
 
-# Minus the loss of a language model in nats a token; "embedding": the cosine between the mean of
-# the last hidden states and the same with all heads.
-Score = Literal["accuracy", "masked", "causal", "embedding"]
-
 LEAST = 4  # least number of positions and documents
-_MATRICES = 8  # matrices of all pairs: sums of halves, by part and in random order
-_SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": "causal"}
+_ENTRIES = 2**24  # logits of all layers and heads in memory at once
 
 
 class Sample(NamedTuple):
     """A model, and the documents drawn to analyse it.
 
     Attributes:
-        module: a transformer, or a classifier or language model on one.
+        module: a model of `jaxpe.nn`, or a `TorchModel`.
         score: measure of the ablation of heads.
         rows: token ids `[documents, n]` without padding, for the logits.
         text: positions of text in a row: all but [CLS] and [SEP].
@@ -44,51 +38,20 @@ class Sample(NamedTuple):
     documents: dict[str, np.ndarray]
     seed: int
 
-    @property
-    def transformer(self) -> Transformer:
-        """The transformer below the model's head."""
-        return trunk(self.module)
 
-    @property
-    def maps(self) -> int:
-        """Number of attention maps of one document."""
-        return self.transformer.config.num_layers * self.transformer.config.num_heads
-
-
-def draw_sample(
-    subject: Subject, *, examples: int, seed: int = 0, score: Score | None = None
-) -> Sample:
+def draw_sample(subject: Subject, *, examples: int, score: Score, seed: int = 0) -> Sample:
     """A model with the documents to analyse it, drawn by the seed.
 
     The rows for the logits come from different documents. Their length is reached by `examples`
-    documents, or by half of all; longer ones are cut, and keep their last token if it is special. A
-    transformer without a head is scored by the change of its embeddings, another model at its task,
-    unless another score is given.
+    documents, or by half of all; longer ones are cut, and keep their last token if it is special.
 
     Raises `InputError` for documents that fill fewer than 4 positions.
     """
     corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_slice(rows, corpus, subject.source)
-    score = score or ablation_score(subject)
     scored = _targets(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
-
-
-def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
-    """Raise for numbers out of range, and for matrices of all layers and heads beyond memory."""
-    check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
-    check_range("length", length, least=LEAST, most=LARGEST_SIZE)
-    check_seed("seed", seed)
-    needed = 4 * _MATRICES * layers * heads * length**2
-    check_bytes(needed, what=f"`length={length}`", remedy="pass a smaller one")
-
-
-def ablation_score(subject: Subject) -> Score:
-    """Measure of the ablation of heads, by the model and its task."""
-    if isinstance(subject.module, Transformer | Bert):
-        return "embedding"
-    return _SCORES[subject.vocabulary.task]
 
 
 def _text_slice(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
@@ -153,3 +116,28 @@ def guessed_tokens(
         "guessed": guessed,
         "targets": np.take_along_axis(ids, masked, axis=1),
     }
+
+
+def rows_at_once(shape: tuple[int, ...], *, maps: int) -> int:
+    """Rows in a batch, a divisor of a quarter of their number.
+
+    Args:
+        shape: shape `[rows, n]` of all rows.
+        maps: number of attention maps of one row, layers times heads.
+    """
+    rows, n = shape
+    most = max(1, _ENTRIES // (maps * n**2))
+    quarter = rows // 4
+    return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)
+
+
+def row_batches(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Batches of rows, in order."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def shuffled_rows(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
+    """Rows with the tokens of each in random order at the text positions."""
+    rows = rows.copy()
+    rows[:, text] = rng.permuted(rows[:, text], axis=1)
+    return rows

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress, duration
-from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.result import HeadDrops, Kind
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.inspect.attention_result import HeadDrops
+from jaxpe.analysis.inspect.documents import Sample
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit, sum_heads
 from jaxpe.training.losses import next_in_document
@@ -29,8 +30,16 @@ _ELSEWHERE = (2e15, 2e13)
 
 
 def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
-    """Drop of the score without each head, replaced by zeros and, if time allows, by its mean."""
-    config = sample.transformer.config
+    """Drop of the score without each head, replaced by zeros and, if time allows, by its mean.
+
+    Args:
+        sample: a model of `jaxpe.nn`, and documents with the targets of its score.
+        progress: receiver of progress.
+
+    >>> head_drops(sample)[0].head  # doctest: +SKIP
+    (0, 2)
+    """
+    config = trunk(sample.module).config
     chunks, kinds = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
     if sample.score == "embedding":
@@ -50,7 +59,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
     rng = np.random.default_rng([sample.seed, 2])
     widest = max(config.hidden_width, config.dim)
 
-    def drops(kind: Kind) -> HeadDrops:
+    def drops(kind: str) -> HeadDrops:
         parts = []
         for chunk in progress.track(chunks, "ablating heads"):
             at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
@@ -67,23 +76,23 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
     return [drops(kind) for kind in kinds]
 
 
-def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Kind, ...]]:
+def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[str, ...]]:
     """Chunks of documents, and kinds of ablation, that the time allows."""
-    config = sample.transformer.config
+    config = trunk(sample.module).config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
     used = parameter_count(sample.module)
     if sample.score in ("accuracy", "embedding"):
         used -= config.vocab_size * config.dim
     heads = config.num_layers * config.num_heads
     a_token = 2.0 * used * (1 + heads)
-    kinds: tuple[Kind, ...] = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
+    kinds = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
     chunks = _chunks(sample.documents, tokens=int(budget / a_token / len(kinds)))
     seconds = a_token * sum(chunk["ids"].size for chunk in chunks) * len(kinds) / speed
     if seconds > 20:
         count = sum(len(chunk["ids"]) for chunk in chunks)
         progress.say(
-            f"ablating {heads} heads on {count} documents may take {duration(seconds)}; "
-            "`ablate=False` leaves it out"
+            f"ablating {heads} heads on {count} documents may take {duration(seconds)}; `quick` "
+            "leaves it out"
         )
     return chunks, kinds
 
@@ -133,11 +142,8 @@ def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
     return np.asarray(functools.reduce(operator.add, sums).mean)
 
 
-_deposit = jax.jit(deposit)
-
-
 def _drops(
-    kind: Kind,
+    kind: str,
     score: np.ndarray,
     drop: np.ndarray,
     rng: np.random.Generator,
@@ -153,8 +159,8 @@ def _drops(
     )
     shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
     drops = [drop.mean(axis=-1)[None], resampled, shuffled.reshape(-1, layers, heads)]
-    deposits = jax.device_get(_deposit(np.concatenate(drops)))
-    share, resampled_share, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
+    largest = np.asarray(deposit(np.concatenate(drops)).largest_share)
+    share, resampled_share, by_chance = np.split(largest, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
     least, most = np.quantile(resampled_share, (0.025, 0.975))
     return HeadDrops(
@@ -165,10 +171,8 @@ def _drops(
         low=low,
         high=high,
         p_value=_p_values(drop, rng) if tested else np.full((layers, heads), np.nan),
-        head=(int(deposits.layer[0]), int(deposits.head[0])),
-        largest_share=(float(share[0]), float(least), float(most)),
+        largest_share=Interval(float(share[0]), float(least), float(most)),
         share_by_chance=float(np.quantile(by_chance, 0.95)),
-        entropy=float(deposits.entropy[0]),
     )
 
 

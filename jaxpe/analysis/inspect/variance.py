@@ -3,15 +3,47 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxpe import spectral
-from jaxpe.analysis.attention.logit_sums import Spread, different_positions
-from jaxpe.analysis.attention.result import Variance, residual
+from jaxpe.analysis.inspect.attention_result import Variance
 
 _offset_means = jax.jit(
     lambda mean, mask: spectral.toeplitz_matrix(spectral.diagonal_means(mean, mask=mask))
 )
+
+
+class Spread(NamedTuple):
+    """Mean and squared deviations of numbers; merging two samples adds them.
+
+    Squared deviations are stored, because the mean of squares less the squared mean loses a small
+    variance under a large level.
+
+    Attributes:
+        count: number of values summed, `[]`.
+        mean: mean of each head, `[..., heads]`.
+        squares: sum of squared deviations from it.
+    """
+
+    count: Array | np.ndarray
+    mean: Array | np.ndarray
+    squares: Array | np.ndarray
+
+    def __add__(self, other: "Spread") -> "Spread":  # pyrefly: ignore
+        """Merge two samples, after Chan, Golub & LeVeque (1983)."""
+        count, apart = self.count + other.count, other.mean - self.mean
+        return Spread(
+            count,
+            self.mean + apart * (other.count / count),
+            self.squares + other.squares + apart**2 * (self.count * (other.count / count)),
+        )
+
+    @property
+    def variance(self) -> Array | np.ndarray:
+        """The mean squared deviation."""
+        return self.squares / self.count
 
 
 class MeanAndSpread(NamedTuple):
@@ -29,6 +61,21 @@ class MeanAndSpread(NamedTuple):
 Halves = tuple[MeanAndSpread, MeanAndSpread]
 
 
+def logit_spread(logits: Array, *, causal: bool) -> Spread:
+    """Variance of logits `[documents, heads, n, n]` over pairs of different positions."""
+    documents, _, n, _ = logits.shape
+    attended = _different_positions(n, causal=causal)
+    count = jnp.asarray(documents * attended.sum(), logits.dtype)
+
+    def summed(x: Array) -> Array:
+        return jnp.sum(jnp.where(attended, x, 0), axis=(0, -2, -1))
+
+    rough = summed(logits) / count
+    deviation = logits - rough[None, :, None, None]
+    error = summed(deviation)  # rounding of a sum of many numbers
+    return Spread(count, rough + error / count, summed(deviation**2) - error**2 / count)
+
+
 def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) -> Variance:
     """Analysis of variance of the logits: shares of the offset j − i and of the positions i, j.
 
@@ -42,14 +89,12 @@ def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) ->
     """
     spread = halves[0].spread + halves[1].spread
     offset = position_share(halves, causal=causal, by_offset=True)
-    positions = position_share(halves, causal=causal) - offset
     return Variance(
         level=np.asarray(spread.mean, np.float64),
         total=np.asarray(spread.variance, np.float64),
         offset=offset,
-        place=positions,
+        place=position_share(halves, causal=causal) - offset,
         shuffled=position_share(shuffled, causal=causal),
-        residual=residual(offset, positions),
     )
 
 
@@ -66,7 +111,7 @@ def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> 
     """
     total = np.asarray((halves[0].spread + halves[1].spread).variance, np.float64)
     shape = halves[0].mean.shape
-    pairs = different_positions(shape[-1], causal=causal)
+    pairs = _different_positions(shape[-1], causal=causal)
     attended = np.broadcast_to(pairs, shape)
 
     def centred(mean: np.ndarray) -> np.ndarray:
@@ -83,3 +128,9 @@ def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> 
 def ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Quotient; 0 where the total is 0."""
     return np.divide(part, total, out=np.zeros_like(part), where=total > 0)
+
+
+def _different_positions(n: int, *, causal: bool) -> np.ndarray:
+    """Pairs i ≠ j whose query i attends to key j, `[1, 1, n, n]`."""
+    attended = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    return attended[None, None]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.processes import gather_values
+from jaxpe.training.processes import gather_values
 
 
 class Checkpoint(NamedTuple):

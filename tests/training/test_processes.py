@@ -3,7 +3,7 @@
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.processes import start_processes
+from jaxpe.training.processes import start_processes
 
 
 @pytest.mark.parametrize(

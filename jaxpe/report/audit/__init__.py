@@ -1,1 +1,0 @@
-"""The view of an audit: a page, figures, and a table for the console."""
