@@ -122,7 +122,8 @@ DROPS = HeadDrops(
     "zero", 8, 1.0, GRID / 10, GRID / 20, GRID / 5, (7 - GRID) / 100, Interval(0.3, 0.2, 0.4), 0.2
 )
 SPECTRAL = SpectralStage(
-    False, LOGITS, LogitSpectra(GRID / 10, GRID / 40, GRID), LogitSpectra(GRID / 8, GRID / 50, GRID + 9),
+    False, LOGITS,
+    LogitSpectra(GRID / 10, GRID / 40, GRID), LogitSpectra(GRID / 8, GRID / 50, GRID + 9),
     PartShares(*(GRID[..., None] * x for x in (np.ones(5) / 4, np.ones(5) / 8, np.ones(5) / 50))),
     PartShares(*(np.full((1, 3, 5), x) for x in (0.2, 0.1, np.nan))),
     RotaryPairs(np.array([2.0, 0.01]), np.full((2, 3, 2), (0.2, 0.3))), "causal", [DROPS],
@@ -151,7 +152,7 @@ def changed(**stages: Any) -> InspectResult:
 
 
 def logits(position: float, *, beyond: float = 0.0, shuffled: float = 0.5) -> InspectResult:
-    one = np.ones((2, 2))  # the mean of four equal numbers is this number
+    one = np.ones((2, 4))  # the mean of eight equal numbers is this number
     parts = variance(one * (position - beyond), one * beyond, one * shuffled)
     return changed(attention={"variance": parts})
 
