@@ -165,7 +165,7 @@ def _encoding(subject: InspectSubject, progress: Progress) -> EncodingStage:
 
 def _geometry(subject: InspectSubject, progress: Progress) -> GeometryStage:
     table = subject.inspected.position_table(subject.corpus.ids.shape[1])
-    return table_geometry(table, subject.corpus, seed=subject.sample.seed, progress=progress)
+    return table_geometry(table, subject.corpus, seed=subject.sample.seed)
 
 
 def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:

@@ -11,7 +11,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
+from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse_tokens
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.vectors import entry_of_table, widths_of
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
@@ -106,22 +106,19 @@ def table_geometry(
     n = corpus.ids.shape[1]
     if len(table) < n:
         raise InputError(f"the table has {len(table)} positions and the corpus {n}: pass fewer")
-    entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
-    analysis = analyse_tokens(
-        corpus,
-        dim=_CORPUS_WIDTH,
-        seed=seed,
-        encodings=(entry,),  # pyrefly: ignore
-        progress=progress,
-    )
+    table = np.asarray(table[:n], np.float32)
+    entry, options = entry_of_table(table, _NAME), CorpusOptions(dim=_CORPUS_WIDTH, seed=seed)
+    analysis = analyse_tokens(corpus, options, encodings=(entry,), progress=progress)
     score = next(score for score in analysis.encodings if score.name == _NAME)
     held_out = analysis.held_out
     fixed = {} if held_out is None else held_out.fixed
     scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
+    seen = analysis.observed.present
+    distances = analysis.observed.distances.astype(np.float32)[seen][:, seen]
     return GeometryStage(
-        positions=analysis.position.positions,
-        documents=analysis.documents,
-        stress=score.stress,
+        positions=int(analysis.position.present.sum()),
+        documents=analysis.facts.documents,
+        stress=float(jaxpe.stress(table[seen], distances)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
         held_out=scores.get(_NAME),
@@ -129,13 +126,13 @@ def table_geometry(
         own=held_out.own[held_out.dim - 1] if held_out is not None and held_out.dim else None,
         correlation=score.mantel_r,
         violation_rate=score.violation_rate,
-        shuffled=_random_order_stress(table[:n], analysis, seed=seed),
+        shuffled=_random_order_stress(table, analysis, seed=seed),
         position_share=analysis.intervals.get("position_share"),
         significant=analysis.position.significant_rank,
     )
 
 
-def _random_order_stress(table: np.ndarray, analysis: CorpusAnalysis, *, seed: int) -> Interval:
+def _random_order_stress(table: np.ndarray, analysis: CorpusResult, *, seed: int) -> Interval:
     """Scaled stress of the table with its rows in random order, against position alone."""
     present = np.flatnonzero(analysis.position.present)
     squares = analysis.position.squared_distances[np.ix_(present, present)]

@@ -1,0 +1,306 @@
+"""Laws of the spectra and parts of logits, and of ablated heads, on models whose logits are known."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.inspect import documents as drawn
+from jaxpe.analysis.inspect import head_ablation, inspect_attention
+from jaxpe.analysis.inspect import logit_spectra as of_sample
+from jaxpe.analysis.inspect.logit_spectra import _spectra
+from jaxpe.analysis.inspect.rotary_bands import find_rotation
+from jaxpe.analysis.inspect.variance import logit_spread
+from jaxpe.analysis.subject import Subject
+from jaxpe.data import LabelledTokens, tokens_from_ids
+from jaxpe.training.documents import Vocabulary
+
+LENGTH, LAYERS, HEADS, WIDTH, DOCUMENTS = 6, 2, 4, 8, 24
+
+
+def config(**options):
+    sizes = {"vocab_size": 12, "dim": 8, "num_layers": LAYERS, "num_heads": HEADS}
+    scales = {"head_dim": WIDTH, "init_scale": 0.3, "embedding_scale": 1.0}
+    return nn.TransformerConfig(**sizes | scales | options)
+
+
+def sample(module, *, examples=12, rows=DOCUMENTS, score="causal"):
+    ids = np.random.default_rng(0).integers(0, 12, (rows, LENGTH)).astype(np.int32)
+    corpus = tokens_from_ids(ids)
+    data = LabelledTokens(corpus, np.arange(rows, dtype=np.int32) % 2, ("a", "b"), "ids")
+    subject = Subject(module, data, Vocabulary("causal", corpus.tokens))
+    return drawn.draw_sample(subject, examples=examples, score=score), corpus
+
+
+@pytest.fixture(scope="module")
+def rotary():
+    """In the first head nothing turns but the first pair of entries."""
+    decoder = nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=4.0), rngs=nnx.Rngs(1))
+    model = nn.CausalLM(decoder, rngs=nnx.Rngs(2))
+    kernel, pairs = decoder.layers.attention.query.kernel, WIDTH // 2
+    others = jnp.array([k for k in range(WIDTH) if k % pairs])
+    kernel[...] = kernel[...].at[0, :, others].set(0)
+    of, corpus = sample(model)
+    return of, of_sample(of), inspect_attention(of, corpus=corpus)
+
+
+@pytest.fixture(scope="module")
+def traced(rotary):
+    """Logits of the rows, and what heads give on the documents."""
+    apply, params = nn.functionalize(nn.trunk(rotary[0].module))
+    trace = jax.jit(lambda ids: apply(params, ids, trace=True))  # both have one shape
+    logits = np.asarray(trace(rotary[0].rows).logits, np.float64)
+    return logits, trace(rotary[0].documents["ids"]).heads
+
+
+def test_logits_of_the_offset_alone_are_said_to_be():
+    """Queries are 0, so that the logits are ALiBi's."""
+    encoder = nn.Encoder(config(), encoding=jaxpe.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
+    query = encoder.layers.attention.query
+    query.kernel[...] = jnp.zeros_like(query.kernel[...])
+    of, corpus = sample(encoder)
+    found, attention = of_sample(of, ablate=False), inspect_attention(of, corpus=corpus)
+    for share in (attention.variance.offset, found.parts.share[..., -1]):
+        np.testing.assert_allclose(share, 1, atol=1e-5)
+    for rest in (attention.variance.place, found.mean.toeplitz, found.single.toeplitz,
+                 found.parts.cross):  # fmt: skip
+        np.testing.assert_allclose(rest, 0, atol=1e-5)
+    slopes = 2.0 ** (-2.0 * np.arange(1, HEADS + 1))
+    apart = np.abs(np.arange(1 - LENGTH, LENGTH))
+    expected = -slopes[:, None] * apart
+    level = (expected * (LENGTH - apart)).sum(axis=-1, keepdims=True) / (LENGTH * (LENGTH - 1))
+    np.testing.assert_allclose(found.diagonals()[1], expected - level, atol=1e-5)
+    assert (found.pairs, found.ablations) == (None, [])
+    # The steepest head looks at neighbours most; without content all documents are alike.
+    assert attention.at_offset(-1)[0, 0] > attention.at_offset(-1)[0, -1]
+    for overall in (attention.overall, attention.dummy_overall, attention.other_overall):
+        assert overall.estimate == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("usual", [False, True])
+def test_positions_explain_words_with_a_place_of_their_own_alone(usual):
+    of, corpus = sample(nn.Encoder(config(), rngs=nnx.Rngs(0)), rows=400, examples=200)
+    if usual:
+        places = np.arange(LENGTH, dtype=np.int32)
+        of = of._replace(rows=np.where(of.rows < 10, places[None], of.rows))
+    variance = inspect_attention(of, corpus=corpus).variance
+    assert np.abs(variance.shuffled).max() < 0.03
+    if usual:
+        assert (variance.position > 0.15).all()
+        return
+    assert np.abs(variance.position).max() < 0.02
+    assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
+    assert of_sample(of, ablate=False).embedded.share[..., 0] == pytest.approx(1)
+
+
+def test_a_small_variance_survives_a_large_level():
+    rng = np.random.default_rng(0)
+    logits = 1e3 + rng.normal(0, 0.1, (6, HEADS, LENGTH, LENGTH))
+    logits = jnp.asarray(logits, jnp.float32)
+    spread = functools.partial(logit_spread, causal=True)
+    found = spread(logits[:2]) + spread(logits[2:])
+    kept = np.asarray(logits, np.float64)[..., np.tri(LENGTH, k=-1, dtype=bool)]
+    np.testing.assert_allclose(found.variance, kept.var(axis=(0, 2)), rtol=1e-3)
+    np.testing.assert_allclose(found.mean, kept.mean(axis=(0, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_level_does_not_make_the_distance_of_the_symbol_small(causal):
+    mean = np.random.default_rng(0).normal(size=(LAYERS, HEADS, LENGTH, LENGTH))
+    one, other = (
+        _spectra(jnp.asarray(x, jnp.float32), causal=causal).szego for x in (mean, mean + 100)
+    )
+    assert one.min() > 0.01
+    np.testing.assert_allclose(one, other, rtol=0.01)
+
+
+def test_heads_without_logits_have_no_shares():
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    query = encoder.layers.attention.query
+    query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
+    found = of_sample(sample(encoder)[0], ablate=False).parts
+    assert np.isnan(found.share[:, 1]).all()
+    assert np.isnan(found.residual[..., -1]).all()  # there is no bias
+    assert np.isfinite(found.cross[:, 2]).all()
+
+
+def test_means_are_those_of_traced_logits(rotary, traced):
+    (_, found, attention), (logits, _) = rotary, traced
+    seen = np.tri(LENGTH, dtype=bool)
+    mean = logits.mean(axis=1) * seen
+    np.testing.assert_allclose(np.nan_to_num(found.logits), mean, atol=1e-5)
+    assert np.isnan(found.logits[..., ~seen]).all()
+    singular = np.linalg.svd(mean, compute_uv=False)
+    np.testing.assert_allclose(found.singular_values(), singular, atol=1e-5)
+    p = singular / singular.sum(axis=-1, keepdims=True)
+    rank = np.exp(-(p * np.log(p)).sum(axis=-1))
+    np.testing.assert_allclose(found.mean.effective_rank, rank, rtol=1e-3)
+    kept = logits[..., np.tri(LENGTH, k=-1, dtype=bool)]  # i ≠ j
+    np.testing.assert_allclose(attention.variance.level, kept.mean(axis=(1, 3)), atol=1e-5)
+    np.testing.assert_allclose(attention.variance.total, kept.var(axis=(1, 3)), rtol=1e-3)
+    centred = found.diagonals() + attention.variance.level[..., None]
+    np.testing.assert_allclose(centred[..., 0], mean[..., -1, 0], atol=1e-5)
+    assert np.isnan(centred[..., LENGTH:]).all()
+
+
+def test_pairs_are_those_of_the_encoding(rotary):
+    pairs = rotary[1].pairs
+    np.testing.assert_allclose(pairs.angles, 4.0 ** -np.arange(0, 1, 2 / WIDTH), rtol=1e-5)
+    assert (pairs.share[:, 1:] > 0).all()
+    # One pair alone is the whole.
+    np.testing.assert_allclose(pairs.share[0, 0], [1, 0, 0, 0], rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "dim", "layout"),
+    [
+        (jaxpe.rope(head_dim=WIDTH, fraction=0.5), 4, "half_split"),
+        (jaxpe.rope(head_dim=WIDTH, layout="interleaved"), 8, "interleaved"),
+        (jaxpe.xpos(head_dim=WIDTH), 8, "half_split"),
+        (jaxpe.alibi(num_heads=HEADS), None, None),
+        (
+            jaxpe.per_head([jaxpe.rope(head_dim=WIDTH), *[jaxpe.identity()] * (HEADS - 1)]),
+            None,
+            None,
+        ),
+    ],
+)
+def test_entries_that_turn_are_found(encoding, dim, layout):
+    encoder = nn.Encoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
+    found = find_rotation(encoder)
+    assert (found is None) == (dim is None)
+    if found is not None:
+        assert (found.rotary_dim, found.layout) == (dim, layout)
+        np.testing.assert_allclose(found.angles, 10_000.0 ** (-2 * np.arange(dim // 2) / dim),
+                                   rtol=1e-4)  # fmt: skip
+
+
+def test_drops_are_those_of_closed_gates(rotary, traced):
+    (of, found, _), (_, heads) = rotary, traced
+    zero, mean = found.ablations
+    assert (zero.kind, mean.kind) == ("zero", "mean")
+    ids, mask = of.documents["ids"], of.documents["mask"]
+    apply, params = nn.functionalize(of.module)
+
+    @jax.jit
+    def scores(gates, fill):
+        """Of the model as it is, without the head, and with its mean instead."""
+        runs = ({}, {"gates": gates}, {"gates": gates, "gate_fill": fill})
+        logits = jnp.stack([apply(params, ids, mask=mask, **run).logits[:, :-1] for run in runs])
+        targets = jax.nn.one_hot(ids[:, 1:], 12, dtype=logits.dtype)
+        return (jax.nn.log_softmax(logits) * targets[None]).sum(axis=-1).mean(axis=(1, 2))
+
+    gates = np.ones((LAYERS, HEADS), np.float32)
+    gates[1, 0] = 0
+    whole, without, filled = scores(gates, heads.mean(axis=(1, 2))).tolist()
+    assert zero.score == pytest.approx(whole, rel=1e-5)
+    assert zero.drop[1, 0] == pytest.approx(whole - without, abs=1e-5)
+    assert mean.drop[1, 0] == pytest.approx(whole - filled, abs=1e-5)
+    assert (zero.low <= zero.drop).all()
+    assert (zero.drop <= zero.high).all()
+    layer, head = zero.head
+    assert zero.drop[layer, head] == zero.drop.max()
+
+
+def test_a_deposit_is_told_from_chance():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2, 4, 50))
+    spread = head_ablation._drops("zero", np.zeros(50), noise, rng)
+    noise[1, 2] += 5
+    one = head_ablation._drops("zero", np.zeros(50), noise, rng)
+    assert spread.largest_share.estimate < spread.share_by_chance
+    assert (one.head, one.certain.sum()) == ((1, 2), 1)
+    assert one.largest_share.low > one.share_by_chance
+    assert one.p_value[1, 2] == pytest.approx(0.001)
+    untested = head_ablation._drops("zero", np.zeros(50), noise, rng, tested=False)
+    assert (one.tested, untested.tested) == (True, False)
+    all_harm = np.full((2, 4, 8), -0.19)
+    all_harm[1, 3] = -0.045
+    found = head_ablation._drops("zero", np.zeros(8), all_harm, rng)
+    assert found.head == (1, 3)
+    assert found.p_value.min() > 0.5
+
+
+def test_answers_that_no_head_changes_have_intervals_with_a_width():
+    rng = np.random.default_rng(0)
+    for more, less in ((0.0, 0.0), (0.01, 0.01), (0.03, 0.005), (0.3, 0.1)):
+        drop = rng.choice([1.0, -1.0, 0.0], p=[more, less, 1 - more - less], size=(1, 4000, 200))
+        low, high = head_ablation._paired_shares(drop)
+        assert (high - low).min() > 1 / 200
+        assert np.mean((low <= more - less) & (more - less <= high)) > 0.92
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, size: rng.normal(size=size),
+        lambda rng, size: rng.normal(size=size) + 3 * rng.normal(size=(1, 1, size[-1])),
+        lambda rng, size: 1 - rng.exponential(size=size),
+        lambda rng, size: rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.94, 0.03], size=size),
+    ],
+    ids=["normal", "in common", "skewed", "right or wrong"],
+)
+def test_noise_is_seldom_taken_for_a_loss_however_many_heads_there_are(draw):
+    rng = np.random.default_rng(0)
+    for heads in (12, 144):
+        trials = (draw(rng, (heads // 12, 12, 64)) for _ in range(40))
+        found = [head_ablation._p_values(drop, rng).min() <= 0.05 for drop in trials]
+        assert np.mean(found) <= 0.13
+
+
+def test_a_loss_is_found_among_many_heads():
+    rng = np.random.default_rng(0)
+    drop = rng.normal(size=(12, 12, 64))
+    drop[3, 7] += 1
+    drop[5] = 0
+    found = head_ablation._p_values(drop, rng)
+    assert found[3, 7] <= 0.01
+    np.testing.assert_array_equal(found[5], 1)
+
+
+def test_a_statistic_that_rounding_lifts_above_its_ties_is_a_tie():
+    found = head_ablation._exceedance(np.array([1 + 1e-12, 1.1]), np.ones(9))
+    np.testing.assert_allclose(found, [1.0, 0.1])
+
+
+def test_rows_are_full_different_and_end_as_they_did():
+    ids = np.full((12, 8), 3, np.int32)
+    ids[:, 1:7] = np.random.default_rng(0).integers(4, 50, (12, 6))
+    lengths = np.array([8, 8, 8, 8, 8, 8, 7, 5, 5, 5, 4, 4])
+    mask = np.arange(8) < lengths[:, None]
+    ids[:, 0], ids[np.arange(12), lengths - 1] = 1, 2  # [CLS] and [SEP]
+    ids[1] = ids[0]
+    corpus = tokens_from_ids(ids)._replace(mask=mask, exclude=(1, 2), ids=np.where(mask, ids, 0))
+    rows = drawn._full_rows(corpus, examples=6, seed=0)
+    assert rows.shape == (4, 8)  # half of the eleven that differ, as a multiple of four
+    assert (rows[:, -1] == 2).all()
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    short = corpus._replace(mask=mask & (np.arange(8) < 5))
+    assert drawn._full_rows(short, examples=6, seed=0).shape[1] == 5
+    with pytest.raises(InputError, match="documents are too few to compare positions"):
+        sample(None, rows=5)
+
+
+def test_documents_are_as_many_as_there_is_time_for():
+    lengths = np.array([3, 20, 9, 30, 5, 12])
+    data = {"ids": np.zeros((6, 32), np.int32), "mask": np.arange(32) < lengths[:, None]}
+    every = head_ablation._chunks(data, tokens=10_000)
+    assert sum(len(chunk["ids"]) for chunk in every) == 6
+    few = head_ablation._chunks(data, tokens=70)
+    assert sum(len(chunk["ids"]) for chunk in few) == 4  # those that came first, and no fewer
+    assert max(chunk["ids"].shape[1] for chunk in few) == 16
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "maps", "size"),
+    [(16, 64, 1024, 4), (48, 64, 1024, 4), (20, 64, 1024, 1), (16, 64, 1025, 2), (4, 10**5, 99, 1)],
+)
+def test_batches_divide_a_quarter_and_fit_in_memory(rows, n, maps, size):
+    """2²⁴ numbers are four rows of 1,024 maps of 64² pairs."""
+    assert drawn.rows_at_once((rows, n), maps=maps) == size
