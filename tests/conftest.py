@@ -11,7 +11,7 @@ import jaxpe
 from jaxpe.analysis.corpus import held_out, scores
 from jaxpe.cli import main as cli
 from jaxpe.encodings import resolve
-from jaxpe.report.corpus import page as corpus_page
+from jaxpe.report.pages import corpus as corpus_page
 from tests.films import make_films
 
 
@@ -37,7 +37,7 @@ def command(monkeypatch, capsys, tmp_path_factory):
 def quick(monkeypatch):
     """Without figures and with few encodings: neither is what these tests are about."""
     score_only(monkeypatch, "sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(corpus_page, "corpus_figures", lambda result: [])
 
 
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -1,5 +1,6 @@
-"""Plots of distances, positions, spectra and profiles, one function each."""
+"""Plots of distances, positions, spectra, profiles, shares and letters, one function each."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,25 @@ if TYPE_CHECKING:
     from jax.typing import ArrayLike
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
+    from matplotlib.container import BarContainer
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
+    from matplotlib.patches import PathPatch
 
     from jaxpe.geometry import ClassicalMDS, Distances, SplitHalfGeometry
 
 ABSENT = "#DDDDDD"  # of positions without data, and of a diagonal that is 0 by definition
 _CUT = 0.02  # share of the distances left out of the colour range at either end
 _BAND = (0.1, 0.9)  # quantiles over the pairs of one offset
+# Nucleotides as in WebLogo; amino acids: polar, basic, acidic, hydrophobic.
+_LETTER_COLOURS = {
+    **dict(zip("ACGTU", ("#009E73", "#0072B2", "#E69F00", "#D55E00", "#D55E00"), strict=True)),
+    "SYQN": "#009E73",
+    "KRH": "#0072B2",
+    "DE": "#D55E00",
+    "VLIPWFM": "#222222",
+}
+_LEAST_LETTER = 1e-3  # height of the smallest letter that is drawn
 
 
 def distances(
@@ -35,7 +47,7 @@ def distances(
 
     Args:
         D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
-            report's result, such as `load_result(...).position`.
+            report's result, such as `position`.
         present: booleans `[n]`, positions to show; by default the positions present in D, or all.
         origin: index of the position that is called 0, of documents aligned at a site.
         ax: axes to draw into; the current ones of pyplot when None.
@@ -105,7 +117,8 @@ def positions(
     ax.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
     points = ax.scatter(x, y, c=shown - origin, cmap=cmap, s=26, zorder=2)
     for end in (0, -1):
-        label, left = f"position {shown[end] - origin}", 2 * x[end] > x.min() + x.max()
+        label = f"position {shown[end] - origin}".replace("-", "\N{MINUS SIGN}")
+        left = 2 * x[end] > x.min() + x.max()
         offset, side = (-6, 6) if left else (6, 6), "right" if left else "left"  # inside the axes
         ax.annotate(label, (x[end], y[end]), xytext=offset, textcoords="offset points", ha=side)
     ax.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
@@ -165,7 +178,7 @@ def profile(
 
     Args:
         D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
-            report's result, such as `load_result(...).position`.
+            report's result, such as `position`.
         present: booleans `[n]`, positions to show; by default the positions present in D, or all.
         squared: whether to show squared distances, in whose mean the noise of split halves cancels.
         ax: axes to draw into; the current ones of pyplot when None.
@@ -191,6 +204,107 @@ def profile(
     ax.fill_between(offsets, low, high, color=curve.get_color(), alpha=0.18, lw=0)
     ax.set(xlabel="offset |i − j|", ylabel="squared distance" if squared else "distance")
     return curve
+
+
+def shares(
+    values: "ArrayLike",
+    names: Sequence[str],
+    *,
+    ax: "Axes | None" = None,
+    color: Sequence[str] | None = None,
+) -> "BarContainer":
+    """Shares of a whole as horizontal bars, the first on top, with their intervals.
+
+    Args:
+        values: `[parts, 3]`: estimate and the ends of its interval; NaN is left out.
+        names: names of the parts.
+        ax: axes to draw into; the current ones of pyplot when None.
+        color: colours of the parts; those of the style when None.
+
+    Returns:
+        The bars.
+
+    Raises:
+        InputError: values of another shape.
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> bars = shares([[0.9, 0.8, 1.0], [0.1, 0.0, 0.2]], ["noise", "position"],
+    ...               ax=Figure().subplots())
+    >>> [bar.get_width() for bar in bars]
+    [0.9, 0.1]
+    """
+    ax, parts = _axes(ax), np.asarray(values, float)
+    if parts.shape != (len(names), 3):
+        raise InputError(f"shares have shape {list(parts.shape)}: pass [{len(names)}, 3]")
+    at = np.arange(len(names))
+    used = color or [f"C{index}" for index in at]
+    bars = ax.barh(at, parts[:, 0], color=used, height=0.6)
+    ax.hlines(at, parts[:, 1], parts[:, 2], color="black", lw=1.3)
+    ax.set(ylim=(len(names) - 0.5, -0.5), xlabel="share", yticks=at, yticklabels=list(names))
+    ax.axvline(0, color="black", lw=0.8)
+    return bars
+
+
+def logo(
+    heights: "ArrayLike",
+    letters: Sequence[str],
+    *,
+    first: int = 0,
+    ax: "Axes | None" = None,
+) -> "list[PathPatch]":
+    """A sequence logo: letters on one another at each position, the highest on top.
+
+    Args:
+        heights: `[n, letters]`, such as shares of the letters times the bits of a position; NaN
+            and what is below 0.001 are left out.
+        letters: the letters.
+        first: position of the first row.
+        ax: axes to draw into; the current ones of pyplot when None.
+
+    Returns:
+        The letters, from left to right and upwards.
+
+    Raises:
+        InputError: heights of another shape.
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> drawn = logo([[1.0, 0.5], [0.0, 2.0]], "AC", ax=Figure().subplots())
+    >>> [round(one.get_extents().y1 - one.get_extents().y0) > 0 for one in drawn]
+    [True, True, True]
+    """
+    ax, rows = _axes(ax), np.asarray(heights, float)
+    if rows.ndim != 2 or rows.shape[1] != len(letters):
+        raise InputError(f"heights have shape {list(rows.shape)}: pass [n, {len(letters)}]")
+    patch = require("matplotlib.patches", extra="report").PathPatch
+    drawn, paths = [], [_letter_path(letter) for letter in letters]
+    for x, row in enumerate(rows, start=first):
+        below = 0.0
+        for index in np.argsort(row, kind="stable"):
+            if not row[index] >= _LEAST_LETTER:  # NaN, too
+                continue
+            path = _placed(paths[index], x, below, row[index])
+            colours = (c for group, c in _LETTER_COLOURS.items() if letters[index] in group)
+            drawn.append(ax.add_patch(patch(path, fc=next(colours, "#332288"), lw=0)))
+            below += row[index]
+    top = np.nansum(np.clip(rows, 0, None), axis=1).max(initial=0)
+    ax.set(xlim=(first - 0.5, first + len(rows) - 0.5), ylim=(0, 1.05 * top or 1), ylabel="bits")
+    return drawn
+
+
+def _letter_path(letter: str) -> Any:
+    paths = require("matplotlib.textpath", extra="report")
+    return paths.TextPath((0, 0), letter, size=1, prop={"weight": "bold"})
+
+
+def _placed(path: Any, x: float, below: float, height: float) -> Any:
+    """The outline of a letter at x, 0.95 wide and so high, above `below`; an I stays narrow."""
+    affine, box = require("matplotlib.transforms", extra="report").Affine2D, path.get_extents()
+    scale = 0.95 / max(box.width, 0.4), height / box.height
+    left = x - box.width * scale[0] / 2
+    place = affine().translate(-box.x0, -box.y0).scale(*scale).translate(left, below)
+    return path.transformed(place)
 
 
 def offset_quantiles(values: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     Attributes:
         name: its name in the words of the field, without its value.
         value: the estimate, NaN where undefined; a text for a name, such as of an encoding.
-        low, high: ends of its 95 % interval; NaN without one.
+        low, high: ends of its 95 % interval; NaN without one. An infinite end is written "or more".
         unit: "share" (written in per cent), "count", or what follows the number, such as "bits".
         reference: value to compare it with, such as the level of chance; NaN without one.
         against: what the reference is.
@@ -56,6 +56,8 @@ class Finding(NamedTuple):
         value, low, high = write(float(self.value)), "", ""
         if math.isfinite(self.low + self.high):
             value, low, high = interval_texts(self.value, self.low, self.high, write)
+        elif math.isfinite(self.low) and self.high == math.inf:
+            return f"{value} {unit}".strip(), f"{write(self.low)} or more", self._compared()
         ends = f"{low} to {high}" if low != high else low
         return f"{value} {unit}".strip(), ends, self._compared()
 
@@ -134,7 +136,7 @@ class Page(NamedTuple):
         sections: the rest.
         settings: settings of the job, by name, at the end.
         methods: paragraph of methods in Markdown, with citation keys such as [@jaxpe].
-        links: titles and paths of other pages, such as of a model.
+        files: further files by name, such as of vectors; None removes one of an earlier page.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Page(NamedTuple):
     sections: Sequence[Section] = ()
     settings: Mapping[str, str] = {}
     methods: str = "Results are of jaxpe [@jaxpe]."
+    files: Mapping[str, bytes | None] = {}
 
     @property
     def findings(self) -> list[Finding]:

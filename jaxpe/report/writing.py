@@ -113,7 +113,8 @@ def write(
             f"{shown.name}.html": html(shown, images, text),
         }
         contents |= {name: text.encode() for name, text in texts.items()}
-        stale = _earlier_figures(folder) - contents.keys()
+        contents |= {name: x for name, x in shown.files.items() if x is not None}
+        stale = (_earlier_figures(folder) | shown.files.keys()) - contents.keys()
         with contextlib.ExitStack() as stack:
             # The first that is entered takes its name last, once all are on the disk: the page.
             saved = {} if getattr(result, "in_files", False) else result_files(result, shown.name)
@@ -250,11 +251,13 @@ def settings(page: Page) -> dict[str, str]:
 
 
 def _prose(text: str) -> Any:
-    """Escaped text with code between backticks; invisible characters are named."""
+    """Escaped text with code between backticks; invisible characters are named.
+
+    A backtick beside a space is a token of a corpus.
+    """
     markup = require("markupsafe", extra="report")
-    parts = str(markup.escape(visible(text, limit=2000) if text else "")).split("`")
-    shown = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
-    return markup.Markup("".join(shown))
+    escaped = str(markup.escape(visible(text, limit=2000) if text else ""))
+    return markup.Markup(re.sub(r"`([^`\s](?:[^`]*[^`\s])?)`", r"<code>\1</code>", escaped))
 
 
 def _text_columns(table: Table) -> set[int]:

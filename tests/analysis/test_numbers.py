@@ -21,8 +21,8 @@ from jaxpe.analysis.attention.head_ablation import (
 from jaxpe.analysis.attention.logit_sums import batch_size
 from jaxpe.analysis.attention.result import HeadDrops
 from jaxpe.analysis.corpus import CorpusOptions
-from jaxpe.analysis.corpus.job import _top_tokens
-from jaxpe.analysis.corpus.options import given_options, refuse_single_words
+from jaxpe.analysis.corpus.documents import _refuse_single_words
+from jaxpe.analysis.corpus.job import top_tokens
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import columns, widths_of
@@ -59,21 +59,16 @@ def test_options_have_bounds():
             InspectOptions(model="m", **{name: few}).check()
 
 
-def test_options_that_were_given_are_text():
-    options = CorpusOptions(source="x", cohort=True, dim=8, encodings=("a", "b"))
-    assert given_options(options) == {"dim": "8", "encodings": "a b", "cohort": ""}
-
-
 def test_single_words_are_refused_where_they_are_most():
     ids = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     corpus = tokens_from_ids(ids)._replace(tokenizer="words")
     for single, refused in ((2, False), (3, True)):
         mask = np.array([[True, k >= single] for k in range(4)])
         if not refused:
-            refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
+            _refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
             continue
         with pytest.raises(InputError, match=f"{single} of 4"):
-            refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
+            _refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,7 @@ def test_tokens_are_named_near_the_origin_and_at_wider_steps(origin, positions):
     counts = np.zeros((14, 10), int)
     counts[:13] = np.arange(10)  # position 13 is empty
     counts[7, 2:] = 0  # one word alone
-    found = _top_tokens(counts, [f"w{k}" for k in range(10)], origin)
+    found = top_tokens(counts, [f"w{k}" for k in range(10)], origin)
     assert [top.position for top in found] == positions
     assert [token.count for token in found[0].tokens] == [9, 8, 7, 6, 5, 4, 3, 2]
     assert found[0].tokens[0].token == "w9"

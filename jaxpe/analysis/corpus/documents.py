@@ -13,12 +13,12 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.corpus.options import MAX_LENGTH, CorpusOptions
-from jaxpe.analysis.corpus.result import StandingOut
+from jaxpe.analysis.corpus.result import CorpusFacts, StandingOut
 from jaxpe.analysis.corpus.sites import ambiguous_letters, positions_standing_out
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.formats.files import quoted
 from jaxpe.data.tokens.tokenizers import DEFAULT_LENGTH
-from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
+from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER, UNKNOWNS
 from jaxpe.geometry import PositionCounts, TokenLists, cohort_of, regroup_folds, token_lists
 from jaxpe.geometry.distances.mutual_information import chance_copies
 from jaxpe.geometry.noise.position import null_keys
@@ -46,7 +46,7 @@ class Counted(NamedTuple):
         end_nulls: of documents whose last token is rotated, too; empty for stored counts.
         used: bool `[vocab]`, words that occur and are counted.
         words: text of each of these words.
-        facts: fields of `CorpusFacts` that do not follow from the counts.
+        facts: what was read.
         choices: settings that were chosen automatically.
         cut: bool `[documents]`, documents that were cut; None if unknown.
         standing_out: positions that differ from the two nearest ones.
@@ -59,7 +59,7 @@ class Counted(NamedTuple):
     end_nulls: Sequence[TokenLists]
     used: np.ndarray
     words: list[str]
-    facts: dict[str, Any]
+    facts: CorpusFacts
     choices: tuple[Choice, ...]
     cut: np.ndarray | None = None
     standing_out: list[StandingOut] = []  # noqa: RUF012 (nothing writes to it)
@@ -104,25 +104,27 @@ def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int)
     folding = {"groups": groups, "folds": DEFAULT_FOLDS, "ended": ended}
     tokens = token_lists(compact.ids, **counting, **folding)
     _, rotating = null_keys(prng_keys(options.seed)[0])
+    merged = jaxpe.count_tokens(compact.ids, **counting)
     return Counted(
         counts=tokens,
-        merged=jaxpe.count_tokens(compact.ids, **counting),
+        merged=merged,
         nulls=_Rotated(tokens, rotating),
         end_nulls=_Rotated(tokens, rotating, ends_move=True),
         used=used,
         words=compact.tokens,
-        facts={
-            "name": corpus.name,
-            "tokenizer": corpus.tokenizer,
-            "documents": len(compact.ids),
-            "groups": len(np.unique(groups)),
-            "vocab_size": corpus.vocab_size,
-            "folds": DEFAULT_FOLDS,
-            "origin": origin,
-            "cut": None if cut is None else int(np.sum(cut)),
-            "null_texts": corpus.null_texts,
-            "group_field": options.group_field,
-        },
+        facts=CorpusFacts(
+            name=corpus.name,
+            tokenizer=corpus.tokenizer,
+            documents=len(compact.ids),
+            groups=len(np.unique(groups)),
+            **_sizes(merged, compact.tokens),
+            vocab_size=corpus.vocab_size,
+            folds=DEFAULT_FOLDS,
+            origin=origin,
+            cut=None if cut is None else int(np.sum(cut)),
+            null_texts=corpus.null_texts,
+            group_field=options.group_field,
+        ),
         choices=compact.choices,
         cut=cut,
         standing_out=positions_standing_out(compact, groups),
@@ -142,28 +144,41 @@ def stored_counts(stored: "StoredCounts") -> Counted:
     used &= ~ambiguous_letters(header.tokens, used)
     folded = stored._replace(table=stored.table[..., used]).counts
     grouped = regroup_folds(folded, folds=settings.null_folds)
+    merged, words = folded.merged(), [header.tokens[word] for word in np.flatnonzero(used)]
     names = [shard.name for shard in header.shards if shard.documents]
     return Counted(
         counts=grouped,
-        merged=folded.merged(),
+        merged=merged,
         nulls=[grouped._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls],
         end_nulls=(),
         used=used,
-        words=[header.tokens[word] for word in np.flatnonzero(used)],
-        facts={
-            "name": names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
-            "tokenizer": settings.tokenizer,
-            "documents": header.documents,
-            "groups": int(folded.documents),
-            "vocab_size": settings.vocab_size,
-            "folds": settings.null_folds,
-            "null_texts": header.null_texts,
-            "group_field": settings.group_field,
-            "from_counts": True,
-            "edges": settings.edges,
-        },
+        words=words,
+        facts=CorpusFacts(
+            name=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+            tokenizer=settings.tokenizer,
+            documents=header.documents,
+            groups=int(folded.documents),
+            **_sizes(merged, words),
+            vocab_size=settings.vocab_size,
+            folds=settings.null_folds,
+            null_texts=header.null_texts,
+            group_field=settings.group_field,
+            from_counts=True,
+            edges=settings.edges,
+        ),
         choices=header.choices,
     )
+
+
+def _sizes(merged: PositionCounts, words: list[str]) -> dict[str, Any]:
+    """Numbers of tokens, of positions, and of tokens outside the vocabulary."""
+    tokens = np.asarray(merged.tokens)
+    unknown = [i for i, word in enumerate(words) if word in UNKNOWNS]
+    return {
+        "tokens": int(tokens.sum(dtype=np.int64)),
+        "length": len(tokens),
+        "unknown_tokens": int(tokens[:, unknown].sum()),
+    }
 
 
 def prng_keys(seed: int) -> jax.Array:

@@ -19,7 +19,12 @@ from jaxpe.analysis.corpus.documents import (
     stored_counts,
 )
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS, WIDEST, held_out_scores
-from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace, stored_position
+from jaxpe.analysis.corpus.noise import (
+    defined_intervals,
+    leading_coordinates,
+    plug_in_trace,
+    stored_position,
+)
 from jaxpe.analysis.corpus.options import (
     DEFAULT_EMPTY,
     CorpusOptions,
@@ -27,7 +32,6 @@ from jaxpe.analysis.corpus.options import (
     check_options,
 )
 from jaxpe.analysis.corpus.result import (
-    CorpusFacts,
     CorpusResult,
     Observed,
     TokenCount,
@@ -37,7 +41,6 @@ from jaxpe.analysis.corpus.scores import score_encodings
 from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import TokenCorpus
-from jaxpe.data.tokens.vocabulary import UNKNOWNS
 from jaxpe.encodings import CatalogueEntry
 from jaxpe.geometry import (
     EmptyPolicy,
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
 
 _DEFAULTS = CorpusOptions()
-_STAGES = 7  # after reading
+_STAGES = 7  # of `_measure`, and the counting before it
 
 
 def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusResult:
@@ -75,16 +78,22 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusRes
     2
     """
     check_options(options)
-    clock = Clock(progress, stages=1 + _STAGES)
-    if options.counts is not None:
+    clock = Clock(progress)
+    if options.counts is None:
+        corpus, origin = read_documents(options, progress)
+        clock.lap("reading")
+        result = analyse_tokens(corpus, options, origin=origin, progress=progress)
+    else:
         from jaxpe.analysis.counts import read_counts
 
-        with clock.stage("reading"):
-            stored = read_counts(options.counts)
-        return _of_counts(stored, options, clock)
-    with clock.stage("reading"):
-        corpus, origin = read_documents(options, progress)
-    return _of_tokens(corpus, options, clock, origin=origin)
+        stored = read_counts(options.counts)
+        clock.lap("reading")
+        result = analyse_counts(stored, options, progress=progress)
+    # Without what a command adds, such as `out`.
+    names = [field.name for field in dataclasses.fields(CorpusOptions)]
+    options = CorpusOptions(**{name: getattr(options, name) for name in names})
+    seconds = clock.laps | result.seconds | {"in all": clock.total()}
+    return result._replace(options=options, seconds=seconds)
 
 
 def analyse_tokens(
@@ -122,17 +131,18 @@ def analyse_tokens(
     >>> from jaxpe.data import load_tokens
     >>> corpus, table = load_tokens("synthetic"), jnp.arange(64.0)[:, None]
     >>> mine = jaxpe.encodings.from_vectors(lambda params, positions: table[positions])
-    >>> entry = CatalogueEntry(
-    ...     name="mine", family="model", make=lambda sizes: mine, source="a table", vectors="a line")
+    >>> about = {"name": "mine", "family": "model", "source": "a table", "vectors": "a line"}
+    >>> entry = CatalogueEntry(make=lambda sizes: mine, **about)
     >>> found = analyse_tokens(corpus, CorpusOptions(dim=8, splits=4), encodings=(entry,))
     >>> found.observed.rank, found.position.significant_rank, found.encodings[-1].name
     (31, 2, 'mine')
     """
-    clock, options = (
-        Clock(progress, stages=_STAGES),
-        dataclasses.replace(options, source=corpus.name),
-    )
-    return _of_tokens(corpus, options, clock, origin=origin, encodings=encodings)
+    check_numbers(options, length=corpus.ids.shape[1])
+    clock = Clock(progress, stages=_STAGES)
+    with clock.stage("counting"):
+        counted = count_documents(corpus, options, origin=origin)
+    options = dataclasses.replace(options, source=corpus.name)
+    return _measure(counted, options, clock, (*options.encodings, *encodings))
 
 
 def analyse_counts(
@@ -161,30 +171,7 @@ def analyse_counts(
     >>> analyse_counts(read_counts("counts")).position.significant_rank  # doctest: +SKIP
     6
     """
-    return _of_counts(stored, options, Clock(progress, stages=_STAGES), encodings=encodings)
-
-
-def _of_tokens(
-    corpus: TokenCorpus,
-    options: CorpusOptions,
-    clock: Clock,
-    *,
-    origin: int,
-    encodings: Sequence[CatalogueEntry] = (),
-) -> CorpusResult:
-    check_numbers(options, length=corpus.ids.shape[1])
-    with clock.stage("counting"):
-        counted = count_documents(corpus, options, origin=origin)
-    return _measure(counted, options, clock, (*options.encodings, *encodings))
-
-
-def _of_counts(
-    stored: "StoredCounts",
-    options: CorpusOptions,
-    clock: Clock,
-    *,
-    encodings: Sequence[CatalogueEntry] = (),
-) -> CorpusResult:
+    clock = Clock(progress, stages=_STAGES)
     with clock.stage("counting"):
         counted = stored_counts(stored)
     check_numbers(options, length=stored.header.settings.rows)
@@ -227,18 +214,15 @@ def _measure(
     with clock.stage("encodings"):
         scores = score_encodings(D, geometry, mds, dim=dim, key=keys[1], encodings=encodings)
     with clock.stage("encodings, held out"):
-        width = max(3, min(WIDEST, len(geometry.gram)))
-        position_mds = classical_mds_from_gram(geometry.gram, dim=width, present=geometry.present)
-        coordinates = np.asarray(position_mds.coordinates)
+        coordinates = leading_coordinates(geometry, dim=WIDEST)
         held_out = held_out_scores(
             halves.position, coordinates, rank=max(int(rank.rank), 0), dim=dim, encodings=encodings
         )
     errors = np.asarray(jaxpe.noise_floor(counted.merged).split_half_error)
-    judged, facts = bool(geometry.present.any()), _facts(counted)
-    tokens = np.asarray(counted.merged.tokens)
+    judged, tokens = bool(geometry.present.any()), np.asarray(counted.merged.tokens)
     result = CorpusResult(
-        facts=facts,
-        options=_plain(options),
+        facts=counted.facts,
+        options=options,
         choices=counted.choices,
         documents_per_position=tokens.sum(axis=1, dtype=np.int64),
         observed=observed,
@@ -249,28 +233,11 @@ def _measure(
         where=where,
         letters=letter_information(tokens, counted.words),
         standing_out=counted.standing_out,
-        top_tokens=top_tokens(tokens, counted.words, facts.origin),
+        top_tokens=top_tokens(tokens, counted.words, counted.facts.origin),
         neighbours=counted.neighbours,
-        seconds=clock.laps | {"in all": clock.total()},
+        seconds=clock.laps,
     )
     return result._replace(choices=(*counted.choices, *_choice_of_empty(result)))
-
-
-def _facts(counted: Counted) -> CorpusFacts:
-    tokens, words = np.asarray(counted.merged.tokens), counted.words
-    unknown = [i for i, word in enumerate(words) if word in UNKNOWNS]
-    return CorpusFacts(
-        **counted.facts,
-        tokens=int(tokens.sum(dtype=np.int64)),
-        length=len(tokens),
-        unknown_tokens=int(tokens[:, unknown].sum()),
-    )
-
-
-def _plain(options: CorpusOptions) -> CorpusOptions:
-    """The options without those that a command adds, such as `out`."""
-    names = [field.name for field in dataclasses.fields(CorpusOptions)]
-    return CorpusOptions(**{name: getattr(options, name) for name in names})
 
 
 def _choice_of_empty(result: CorpusResult) -> tuple[Choice, ...]:

@@ -16,6 +16,7 @@ from jaxpe.geometry import (
     PositionHalves,
     SignificantRank,
     VarianceShares,
+    classical_mds_from_gram,
 )
 from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
 
@@ -35,6 +36,13 @@ def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     """Trace of the plug-in Gram matrix of the positions that are present alone."""
     roots = hellinger_roots(jaxpe.positional_distributions(counts))[0]
     return jnp.sum(centre_rows(roots, present) ** 2)
+
+
+def leading_coordinates(geometry: PositionGeometry, *, dim: int) -> np.ndarray:
+    """Classical MDS of position alone, `[n, at least 3 and at most dim]`."""
+    width = max(3, min(dim, len(geometry.gram)))
+    mds = classical_mds_from_gram(geometry.gram, dim=width, present=geometry.present)
+    return np.asarray(mds.coordinates)
 
 
 def stored_position(

@@ -1,8 +1,8 @@
 """The job: its numbers are those of the public functions, and it refuses what cannot work."""
 
-import dataclasses
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -13,16 +13,18 @@ import pytest
 import jaxpe
 from jaxpe import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse, analyse_tokens
+from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse, analyse_tokens
 from jaxpe.analysis.corpus.result import SHARES
+from jaxpe.analysis.corpus.vectors import entry_of_table
 from jaxpe.data import TokenCorpus, dependent_groups, load_tokens
 from jaxpe.geometry import rotate_within_documents
-from jaxpe.report.corpus.text import named_findings
 from tests.conftest import score_only
 
 SEED = 3
 LINES = [f"w{k % 7} w{k % 5} w{k % 3}" for k in range(40)]  # of equal sizes: compiled once
 THERE = Path("there")
+QUICK = CorpusOptions(dim=4, splits=2)
+CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 
 
 class Recorder:
@@ -30,13 +32,15 @@ class Recorder:
 
     def __init__(self) -> None:
         self.shown: dict[str, int] = {}
+        self.lines: list[str] = []
 
     def track(self, items, description, *, total=None):
         for item in items:
             self.shown[description] = self.shown.get(description, 0) + 1
             yield item
 
-    def say(self, line: str) -> None: ...
+    def say(self, line: str) -> None:
+        self.lines.append(line)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,187 +65,151 @@ def corpus() -> TokenCorpus:
 
 
 @pytest.fixture(scope="module")
-def found(corpus) -> CorpusAnalysis:
-    return analyse_tokens(corpus, dim=4, seed=SEED)
+def found(corpus) -> CorpusResult:
+    return analyse_tokens(corpus, CorpusOptions(dim=4, seed=SEED))
 
 
 def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpus, found):
     """No option is passed but the corpus, its groups and the keys that the docstring names."""
     keys = jax.random.split(jax.random.key(SEED), 3)
     groups = dependent_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
-    assert found.groups == len(np.unique(groups)) < found.documents
-    assert {row.parameters for row in found.encodings if row.fitted} == {10 * 4}  # of full rank
+    assert found.facts.groups == len(np.unique(groups)) < found.facts.documents
+    assert [row.parameters for row in found.encodings if row.fitted] == [10 * 4]  # of full rank
     documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
 
     ended = np.ones(len(corpus.ids), bool)  # none was cut
     geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], ended=ended, **documents)
-    close = {"rtol": 1e-4, "atol": 1e-6}
-    position = found.position
+    position, rank = found.position, jaxpe.position_rank(geometry)
     for name in ("squared_distances", "eigenvalues", "trace", "present"):
-        np.testing.assert_allclose(getattr(position, name), getattr(geometry, name), **close)
-    np.testing.assert_allclose(found.split_half_trace, geometry.split_half.trace, **close)
-
-    rank = jaxpe.position_rank(geometry)
+        np.testing.assert_allclose(getattr(position, name), getattr(geometry, name), **CLOSE)
+    np.testing.assert_allclose(found.observed.split_half_trace, geometry.split_half.trace, **CLOSE)
     assert position.significant_rank == rank.rank > 0
     assert 2 <= position.half_distance.low <= 3 <= position.half_distance.high <= 5  # a line
-    np.testing.assert_allclose(position.rank_eigenvalues, rank.eigenvalues, **close)
-    np.testing.assert_allclose(position.null_eigenvalue, rank.threshold, **close)
+    np.testing.assert_allclose(position.rank_eigenvalues, rank.eigenvalues, **CLOSE)
+    np.testing.assert_allclose(position.null_eigenvalue, rank.threshold, **CLOSE)
     np.testing.assert_allclose(position.p_value, rank.p_value)
 
     counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
-    mu = jaxpe.positional_distributions(counts)
-    gram = jaxpe.hellinger_gram(mu)
-    np.testing.assert_allclose(found.plug_in.trace, jnp.trace(gram), **close)
-    D = jaxpe.hellinger_distances(mu)
-    np.testing.assert_allclose(found.plug_in.distances, D.values, **close)
-    assert found.plug_in.rank == jaxpe.classical_mds(D, dim=4).rank
+    error = jaxpe.noise_floor(counts).split_half_error
+    np.testing.assert_allclose(position.standard_errors, error, rtol=1e-3)
+    mu, D = jaxpe.positional_distributions(counts), found.observed.distances
+    np.testing.assert_allclose(found.observed.trace, jnp.trace(jaxpe.hellinger_gram(mu)), **CLOSE)
+    np.testing.assert_allclose(D, jaxpe.hellinger_distances(mu).values, **CLOSE)
+    assert found.observed.rank == jaxpe.classical_mds(jaxpe.hellinger_distances(mu), dim=4).rank
 
     rotated = {"mask": corpus.mask, "exclude": (0,), "groups": groups, "ended": ended}
-    rotations = [
-        rotate_within_documents(key, corpus.ids, **rotated)
-        for key in jax.random.split(keys[0], 21)[1:5]
+    nulls = [
+        jaxpe.count_tokens(rotate_within_documents(k, corpus.ids, **rotated), folds=16, **documents)
+        for k in jax.random.split(keys[0], 21)[1:5]
     ]
-    nulls = [jaxpe.count_tokens(ids, folds=16, **documents) for ids in rotations]
-    drawn = {"key": keys[2], "splits": 8, "halvings": 2}
-    halves = jaxpe.geometry.disjoint_position_geometries(counts, nulls, **drawn)
+    halves = jaxpe.geometry.disjoint_position_geometries(
+        counts, nulls, key=keys[2], splits=8, halvings=2
+    )
     intervals = jaxpe.geometry.position_intervals(geometry, halves)
-    near = intervals.nearness
-    np.testing.assert_allclose(found.intervals["nearness"], near[:3], **close)
+    np.testing.assert_allclose(found.intervals["nearness"], intervals.nearness[:3], **CLOSE)
     by_offset = np.stack([np.asarray(x) for x in intervals.by_offset[:3]])
-    np.testing.assert_allclose(position.by_offset, by_offset, **close)
+    np.testing.assert_allclose(position.by_offset, by_offset, **CLOSE)
     shares = [found.intervals[f"{name}_share"] for name in SHARES]
     noise, composition, of_position = (share.estimate for share in shares)
     plug_in = jnp.trace(jaxpe.hellinger_gram(mu._replace(present=geometry.present)))
-    np.testing.assert_allclose(of_position, geometry.trace / plug_in, **close)
-    np.testing.assert_allclose(noise, 1 - geometry.split_half.trace / plug_in, **close)
-    np.testing.assert_allclose(noise + composition + of_position, 1, **close)
+    np.testing.assert_allclose(of_position, geometry.trace / plug_in, **CLOSE)
+    np.testing.assert_allclose(noise, 1 - geometry.split_half.trace / plug_in, **CLOSE)
+    np.testing.assert_allclose(noise + composition + of_position, 1, **CLOSE)
     assert all(share.low < share.estimate < share.high for share in shares)
 
 
 def test_a_cohort_has_the_same_documents_everywhere(corpus):
     corpus = corpus._replace(mask=corpus.mask & (np.arange(10) > 0))
-    found = analyse_tokens(corpus, dim=4, splits=2, cohort=True)
+    cohort = replace(QUICK, cohort=True)
+    found = analyse_tokens(corpus, cohort)
     whole = (corpus.mask | ~corpus.mask.any(axis=0)).all(axis=1)
-    assert found.documents == whole.sum() < len(corpus.ids)
-    assert set(found.documents_per_position) == {0, found.documents}
-    assert found.cohort
+    assert found.facts.documents == whole.sum() < len(corpus.ids)
+    assert set(found.documents_per_position) == {0, found.facts.documents}
+    assert (found.facts.cut, found.facts.uncut, found.where.end) == (None, None, None)
     nobody = corpus._replace(mask=np.eye(10, dtype=bool)[np.arange(600) % 10])
     with pytest.raises(InputError, match=r"`length`.*`cohort`"):
-        analyse_tokens(nobody, dim=4, cohort=True)
-
-
-def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
-    rows = [f"author{k // 10},{line}" for k, line in enumerate(LINES)]
-    (tmp_path / "x.csv").write_text("by,text\n" + "\n".join(rows))
-    options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=2, text_field="text")
-    alone = analyse(options)
-    together = analyse(dataclasses.replace(options, group_field="by"))
-    assert together.groups == 4 < 20 < alone.groups
-    assert (alone.group_field, together.group_field) == (None, "by")
-    assert alone.neighbours is not None
-    assert together.neighbours is None
+        analyse_tokens(nobody, cohort)
 
 
 def test_rotated_documents_have_no_position(corpus):
-    """Lengths and words of the documents stay: composition is there, and nothing is said of it."""
+    """Lengths and words of the documents stay: composition is there."""
     groups = dependent_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     rotated = {"exclude": (0,), "groups": groups, "ended": np.ones(len(groups), bool)}
     ids = rotate_within_documents(jax.random.key(7), corpus.ids, corpus.mask, **rotated)
-    found = analyse_tokens(corpus._replace(ids=np.asarray(ids)), dim=4)
+    found = analyse_tokens(corpus._replace(ids=np.asarray(ids)), CorpusOptions(dim=4))
     share = found.intervals["position_share"]
-    assert found.position.significant_rank == 0
+    assert found.position.significant_rank == found.held_out.dim == 0
     assert share.low < 0 < share.high
-    assert found.held_out.dim == 0
-    assert not {"fitted", "fixed", "nearness"} & named_findings(found).keys()
 
 
-def test_of_a_source_and_of_its_tokens_the_same(tmp_path):
+def test_a_source_its_tokens_and_a_saved_result_say_the_same(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(LINES))
-    options = CorpusOptions(source=str(path), dim=2, splits=2)
-    by_source = analyse(options)
-    by_tokens = analyse_tokens(load_tokens(path), dim=2, splits=2)
-    assert by_source.inputs == (str(path),)
-    same = by_source._replace(inputs=(), given={})
-    assert result_files(same, "report") == result_files(by_tokens, "report")
-    assert {"read", "position", "dimensions"} <= by_source.seconds.keys()
-
-
-def test_a_saved_analysis_is_the_analysis(found, tmp_path):
-    for name, content in result_files(found, "report").items():
-        (tmp_path / name).write_bytes(content)
-    saved = load_result(CorpusAnalysis, tmp_path / "report.json")
-    jax.tree.map(np.testing.assert_array_equal, saved, found._replace(seconds={}))
-
-
-def test_an_analysis_of_before_there_were_choices_is_read(found, tmp_path):
-    for name, content in result_files(found, "report").items():
-        (tmp_path / name).write_bytes(content)
-    values = json.loads((tmp_path / "report.json").read_text())
-    del values["choices"], values["null_texts"]
-    (tmp_path / "report.json").write_text(json.dumps(values))
-    saved = load_result(CorpusAnalysis, tmp_path / "report.json")
-    assert (saved.choices, saved.null_texts, saved.documents) == ((), 0, found.documents)
-
-
-def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
-    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 2}
-    texts = ["w0 w1 w2 w3", None, *LINES[1:]]
-    path.write_text("".join(json.dumps({"n": 1, "body": text}) + "\n" for text in texts))
-    options = CorpusOptions(source=str(path), skip_nulls=True, **quick)
+    options = replace(QUICK, source=str(path))
     found = analyse(options)
-    chosen = {choice.setting: choice.value for choice in found.choices}
-    assert chosen == {
-        "column of text": "body", "tokenizer": "words", "length": "3", "vocabulary": "7 words",
-    }  # fmt: skip
-    assert (found.documents, found.null_texts) == (40, 1)
-    for name, content in result_files(found, "report").items():
+    assert found.options == options
+    by_tokens = analyse_tokens(load_tokens(path), QUICK)
+    files = result_files(found, "report")
+    assert result_files(by_tokens._replace(options=options), "report") == files
+    for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    assert load_result(CorpusAnalysis, tmp_path / "report.json").choices == found.choices
-    passed = {"tokenizer": "bytes", "length": 3, "text_field": "body", "empty": "drop"}
-    assert analyse(dataclasses.replace(options, **passed)).choices == ()
+    saved = load_result(CorpusResult, tmp_path / "report.json")
+    assert saved.options == options
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        *(x._replace(seconds={}, options=None) for x in (saved, found)),
+    )
+
+
+def test_choices_nulls_and_groups_are_in_the_result(tmp_path):
+    texts = ["w0 w1 w2 w3", None, *LINES[1:]]
+    rows = ({"by": f"author{k // 10}", "body": text} for k, text in enumerate(texts))
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = replace(QUICK, source=str(tmp_path / "x.jsonl"), skip_nulls=True, text_field="body")
+    alone = analyse(options)
+    chosen = {choice.setting: choice.value for choice in alone.choices}
+    assert chosen == {"tokenizer": "words", "length": "3", "vocabulary": "7 words"}
+    assert (alone.facts.documents, alone.facts.null_texts, alone.facts.cut) == (40, 1, 1)
+    together = analyse(replace(options, group_field="by"))
+    assert together.facts.groups == 5 < 20 < alone.facts.groups
+    assert (alone.facts.group_field, together.facts.group_field) == (None, "by")
+    assert together.neighbours is None is not alone.neighbours
 
 
 def test_progress_is_shown_and_changes_nothing(corpus, found):
-    recorder = Recorder()
-    again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
+    recorder, options = Recorder(), CorpusOptions(dim=4, seed=SEED)
+    again = analyse_tokens(corpus, options, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
-    stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position", "where"), 1)
-    held_out = 5 + 2  # documents and four rotations, and what is made of them
-    repeated = {"rotated documents": 20, "held-out halves": held_out}
-    assert recorder.shown == repeated | stages
+    assert recorder.shown == {"rotated documents": 20, "held-out halves": 5}  # four rotations
+    assert [line[:11] for line in recorder.lines] == [f"stage {k} of 7" for k in range(1, 8)]
+    assert len(again.seconds) == 7
 
 
 def test_uniform_is_over_the_whole_vocabulary(corpus):
     """A position that holds nothing, and 50 words of which 28 occur."""
     mask = corpus.mask & (np.arange(10) != 9)
-    case = analyse_tokens(corpus._replace(mask=mask), dim=4, empty="uniform", splits=2)
+    case = analyse_tokens(corpus._replace(mask=mask), replace(QUICK, empty="uniform"))
     counts = jaxpe.count_tokens(corpus.ids, vocab_size=50, mask=mask, exclude=(0,))
     D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts, empty="uniform"))
-    np.testing.assert_allclose(case.plug_in.distances, D.values, rtol=1e-5, atol=1e-6)
-    assert case.empty_positions == ("uniform", 1)
+    np.testing.assert_allclose(case.observed.distances, D.values, rtol=1e-5, atol=1e-6)
+    assert (case.empty_positions, case.choices) == (2, ())  # the first holds the excluded word
     rows = np.asarray(counts.tokens)
     for position, tokens in case.top_tokens:
-        assert tokens[0].count == rows[position].max()
-        assert tokens[0].token == f"word{rows[position].argmax()}"
+        assert tokens[0] == (f"word{rows[position].argmax()}", rows[position].max())
 
 
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
         ({"dim": 3}, ("`dim`", "3", "`dim=64`")),
-        ({"dim": 0}, ("`dim`", "0", "2")),
         ({"dim": 2**30}, ("`dim=",)),
-        ({"length": 0}, ("`length`", "0")),
         ({"length": 5000}, ("`length`", "4,096")),
         ({"splits": 0}, ("`splits`", "0")),
         ({"seed": -1}, ("`seed`", "-1")),
         ({"data_dir": THERE}, ("`data_dir`", "sst2", "stdlib")),
         ({"encodings": ("no_such_module:mine",)}, ("no_such_module",)),
         ({"counts": THERE, "tokenizer": "bytes"}, ("`counts`", "`tokenizer`")),
-        ({"counts": THERE, "source": "sst2"}, ("`counts`", "`source`")),
         ({"counts": THERE, "cohort": True}, ("`counts`", "`cohort`")),
-        ({"counts": THERE, "special": True}, ("`counts`", "`special`")),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_read(options, parts):
@@ -250,16 +218,20 @@ def test_what_cannot_work_is_refused_before_anything_is_read(options, parts):
     assert all(part in str(refused.value) for part in parts)
 
 
-def test_further_encodings_are_scored(corpus, tmp_path, monkeypatch):
+def test_encodings_of_a_module_and_vectors_of_a_script_are_scored(corpus, tmp_path, monkeypatch):
     module = "import jaxpe\n\n\ndef mine(sizes):\n    return jaxpe.sinusoidal(dim=sizes.dim)\n"
     (tmp_path / "further_of_mine.py").write_text(module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    name = "further_of_mine:mine"
-    found = analyse_tokens(corpus, dim=4, splits=1, encodings=(name,)).encodings
-    known = next(score for score in found if score.name == "sinusoidal")
-    assert found[-1].name == name
-    assert found[-1].stress == pytest.approx(known.stress)
+    table = np.asarray(jaxpe.sinusoidal_vectors(np.arange(10), dim=4))
+    options = replace(QUICK, encodings=("further_of_mine:mine",))
+    found = analyse_tokens(corpus, options, encodings=(entry_of_table(table, "table"),))
+    rows = {score.name: score for score in found.encodings}
+    assert list(rows) == ["mds", "sinusoidal", "random", "further_of_mine:mine", "table"]
+    for name in ("further_of_mine:mine", "table"):
+        assert rows[name].scaled_stress == pytest.approx(rows["sinusoidal"].scaled_stress)
+    assert not rows["table"].fixed  # a model's table does not compete
+    assert all("table" not in names for names in found.held_out.best)
 
 
 def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
@@ -267,22 +239,11 @@ def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
     path.write_text("\n".join(line[:5] for line in LINES))
     with pytest.raises(InputError, match=r"`length=9`.* 2 tokens.*`length=2`.*`empty`"):
         analyse(CorpusOptions(source=str(path), length=9))
-    options = CorpusOptions(source=str(path), length=3, empty="drop", dim=2, splits=2)
-    assert analyse(options).empty_positions == ("drop", 1)
+    assert analyse(replace(QUICK, source=str(path), length=3, empty="drop")).empty_positions == 1
 
 
-def test_a_policy_for_empty_positions_is_chosen_where_there_are_some(tmp_path):
-    np.save(tmp_path / "ids.npy", np.arange(120).reshape(40, 3) % 7)
-    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=2)
-    found = analyse(options)
-    assert [choice[:2] for choice in found.choices] == [("length", "3")]
-    assert found.empty_positions == ("drop", 0)
-
-
-def test_counts_beyond_memory_are_refused(corpus):
+def test_counts_beyond_memory_are_refused():
     words = np.arange(600 * 4096, dtype=np.int32).reshape(600, 4096)
-    names = ["word"] * words.size
+    full, names = np.ones(words.shape, bool), ["word"] * words.size
     with pytest.raises(InputError, match=r"16 folds.*`length`.*`tokenizer`"):
-        analyse_tokens(TokenCorpus(
-            "large", "ids", words, np.ones(words.shape, bool), words.size, (), names, 4096
-        ))  # fmt: skip
+        analyse_tokens(TokenCorpus("large", "ids", words, full, words.size, (), names, 4096))

@@ -4,13 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus.noise import rare_positions
+from jaxpe.analysis.corpus import CorpusResult, Position
 from jaxpe.analysis.corpus.where import half_distance, where_position_tells
 from jaxpe.geometry import (
     Estimate,
     PositionGeometry,
     PositionHalves,
-    SignificantRank,
     SplitHalfGeometry,
     count_tokens,
     mutual_information,
@@ -43,7 +42,6 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
     cut = mask[:, -1] & (np.arange(len(ids)) % 2 == 1)  # half of the longest
     options = {"end_nulls": end_nulls, "cut": cut}
     found = where_position_tells(tokens, nulls, key=KEYS[0], **options)
-    assert found.cut + found.uncut == len(ids)
     assert (found.words, found.tokens) == (WORDS, mask.sum() - 1)
     if not planted:
         assert all(reach.bits.low < 0 < reach.bits.high for reach in found[:2])
@@ -67,7 +65,7 @@ def test_the_bits_are_mutual_information_less_that_of_rotated_documents():
         for x in (counts, *nulls)
     )
     np.testing.assert_allclose(found.start.bits.estimate, bits - np.mean(null), atol=1e-5)
-    assert (found.end, found.cut, found.uncut) == (None, None, None)
+    assert found.end is None
 
 
 def test_without_tokens_there_is_nothing():
@@ -75,26 +73,25 @@ def test_without_tokens_there_is_nothing():
     assert where_position_tells(counts, [counts, counts], key=KEYS[0]).start is None
 
 
-def line():
-    """Geometry of 7 positions on a line and an absent one."""
-    x, present = np.arange(8.0), np.arange(8) < 7
-    squared, centred = (x[:, None] - x) ** 2, np.where(present, x - 3, 0)
-    matrices = SplitHalfGeometry(np.outer(centred, centred), squared, present)
-    return PositionGeometry(*matrices, matrices, squared[None], present)
-
-
 def test_noise_hides_positions_from_half_of_their_mean_square_on():
-    """The mean squared distance to the centroid is 4."""
+    """The mean squared distance to the centroid is 4; the last position is not judged."""
     error = np.array([1.9, 2.1, *[0.0] * 6])
     for rank, hidden in ((1, [1, 7]), (0, [7])):
-        significant = SignificantRank(np.array(rank), *np.zeros((4, 1)))
-        assert rare_positions(np.ones(8, int), line(), error, significant).tolist() == hidden
+        position = Position(*[None] * 12)._replace(
+            trace=28.0, present=np.arange(8) < 7, standard_errors=error, significant_rank=rank
+        )
+        result = CorpusResult(*[None] * 13)._replace(
+            position=position, documents_per_position=np.ones(8)
+        )
+        assert result.rare_positions.tolist() == hidden
 
 
 def test_half_of_the_mean_distance_is_that_over_all_pairs():
     """On a line of 7 positions half of the mean square is 14/3, between 2² and 3²."""
-    geometry = line()
-    matrices = geometry.split_half
+    x, present = np.arange(8.0), np.arange(8) < 7  # the last is absent
+    squared, centred = (x[:, None] - x) ** 2, np.where(present, x - 3, 0)
+    matrices = SplitHalfGeometry(np.outer(centred, centred), squared, present)
+    geometry = PositionGeometry(*matrices, matrices, squared[None], present)
     statistics = position_statistics(geometry.squared_distances, geometry.present)
     # Scales that rotated documents share with the documents, split by split, widen nothing.
     scales = np.array([[1.0, 2.0], [3.0, 1.5]])

@@ -1,0 +1,222 @@
+"""What the page of a corpus says of letters: their logo, their positions, and what stands out."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxpe import plot
+from jaxpe.analysis.corpus.result import CorpusResult
+from jaxpe.report.findings import Figure, Finding, Section, Table
+from jaxpe.report.numbers import percent, position_name, ranges, visible
+
+_MOST_NAMED = 5  # letters whose background frequencies a sentence can give
+_LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
+_TOKENS = 2  # tokens of a position that stands out
+_OPEN = 64  # rows up to which a table of positions is open
+
+
+def is_sequences(result: CorpusResult) -> bool:
+    """Whether the documents are nucleotides, amino acids, or aligned at a site."""
+    letters = result.letters
+    return bool(result.facts.origin or (letters is not None and letters.alphabet))
+
+
+def kmer_length(result: CorpusResult) -> int:
+    """Length of overlapping k-mers; 0 for other tokens."""
+    name, _, k = result.facts.tokenizer.partition(":")
+    return int(k) if name == "kmer" and k.isdecimal() and int(k) > 1 else 0
+
+
+def information_sum(bits: np.ndarray) -> float:
+    """Sum over positions of information `[3, n]`, at least 0."""
+    return max(float(np.nansum(bits[0])), 0.0)
+
+
+def findings(result: CorpusResult) -> list[Finding]:
+    """Positions that differ, and information about letters; none without a dimension."""
+    letters, found = result.letters, []
+    if letters is None or not result.position.significant_rank:
+        return []
+    origin, k, judged = result.facts.origin, kmer_length(result), np.isfinite(letters.bits[0])
+    if is_sequences(result):
+        differing = np.isin(np.arange(result.facts.length), letters.differing)
+        at = ranges(differing, limit=6, origin=origin)
+        sentence = f"Positions {at}." if differing.any() else ""
+        label = "positions that differ from the background"
+        found.append(Finding(label, int(differing.sum()), unit="count", sentence=sentence))
+    if judged.any() and not k:
+        total = information_sum(letters.bits)
+        found.append(Finding("information of all positions", total, unit="bits"))
+        if is_sequences(result):
+            relative = information_sum(letters.relative)
+            shares = zip(letters.letters, letters.background, strict=True)
+            named = ", ".join(f"{letter} {percent(share)}" for letter, share in shares)
+            sentence = f"Background: {named}." * (len(letters.letters) <= _MOST_NAMED)
+            label = "information against the background"
+            found.append(Finding(label, relative, unit="bits", sentence=sentence))
+    if judged.any():
+        most = int(np.nanargmax(letters.bits[1]))
+        values = [max(float(x), 0.0) for x in letters.bits[:, most]]
+        label = f"largest information, at position {position_name(most, origin)}"
+        sentence = f"A {k}-mer covers {k} positions, so bits do not add up." if k else ""
+        at_most = {"reference": math.log2(letters.size), "against": "at most"}
+        found.append(Finding(label, *values, "bits", **at_most, sentence=sentence))
+    if (few := (letters.documents > 0) & ~judged).any():
+        sentence = f"Positions {ranges(few, limit=6, origin=origin)}."
+        label = f"positions with fewer than {letters.least} sequences"
+        verdict = "not judged"
+        found.append(
+            Finding(label, int(few.sum()), unit="count", verdict=verdict, sentence=sentence)
+        )
+    return found
+
+
+def sections(result: CorpusResult, shown: Sequence[Finding]) -> list[Section]:
+    """The logo and the table of positions, and the positions that stand out.
+
+    Args:
+        result: result of the report.
+        shown: findings that are not at the top.
+    """
+    found = []
+    if result.letters is not None:
+        table, long = letter_table(result), result.facts.length > _OPEN
+        tables = [table] if table and not long else []
+        found.append(Section("Letters", shown, tables, [logo_figure(result)]))
+        if table and long:
+            found.append(Section(table.title, tables=[table], folded=True))
+    if result.standing_out:
+        found.append(
+            Section("Positions that stand out", [_largest(result)], [_shift_table(result)])
+        )
+    return found
+
+
+def methods(result: CorpusResult) -> str:
+    """Sentences on the tests of letters."""
+    parts = []
+    if result.standing_out:
+        parts.append(
+            "Positions that stand out are those whose tokens differ from the two nearest positions "
+            "by McNemar's exact test [@mcnemar1947] with Bonferroni's correction."
+        )
+    if result.letters:
+        parts.append("Sequence logos follow [@schneider1990].")
+    return " ".join(parts)
+
+
+def logo_figure(result: CorpusResult) -> Figure:
+    """Sequence logo: letters as high as their share of the information of a position, in bits."""
+    letters: Any = result.letters
+    origin, count = result.facts.origin, result.facts.length
+    start = max(0, min(origin - _LOGO_ROW // 2, count - _LOGO_ROWS * _LOGO_ROW))
+    shown = range(start, min(count, start + _LOGO_ROWS * _LOGO_ROW))
+    rows = [shown[at : at + _LOGO_ROW] for at in range(0, len(shown), _LOGO_ROW)]
+    names = [visible(letter).replace(" ", "␣") for letter in letters.letters]
+    top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
+    heights = letters.shares * np.nan_to_num(letters.bits[0])[:, None]
+
+    def panel(row: range) -> Any:
+        at = slice(row.start, row.stop)
+        width = min(_LOGO_ROW, len(shown))
+        return lambda ax: plot_logo(
+            heights[at], names, letters.bits[:, at], row.start - origin, (width, top), ax
+        )
+
+    return Figure(
+        "logo",
+        "Letters by position",
+        "A stack is as high as the information of its position: log₂ of the alphabet less the "
+        "entropy, corrected for few documents. Bars are 95 % intervals.",
+        [panel(row) for row in rows],
+        height=1.7 if len(rows) > 1 else 2.6,
+    )
+
+
+def plot_logo(
+    heights: np.ndarray,
+    names: Sequence[str],
+    bits: np.ndarray,
+    first: int,
+    size: tuple[int, float],
+    ax: Any,
+) -> None:
+    """A row of a logo with intervals.
+
+    Args:
+        heights: `[n, letters]`, in bits.
+        names: letters.
+        bits: `[3, n]`, information and the ends of its interval.
+        first: position of the first stack.
+        size: positions and bits of the axes, equal in all rows.
+        ax: axes to draw into.
+    """
+    plot.logo(heights, names, first=first, ax=ax)
+    mean, low, high = bits
+    bars = np.clip([mean - low, high - mean], 0, None)
+    at = first + np.arange(len(mean))
+    ax.errorbar(at, mean, bars, fmt="none", ecolor="#777777", lw=0.8)
+    ax.set(xlim=(first - 0.5, first - 0.5 + size[0]), ylim=(0, size[1]), xlabel="position")
+    ax.locator_params(axis="x", integer=True)
+
+
+def letter_table(result: CorpusResult) -> Table | None:
+    """Table of the information and the consensus of each position of sequences, if any."""
+    letters, origin = result.letters, result.facts.origin
+    if letters is None or not letters.alphabet:
+        return None
+    consensus, differing = letters.shares.argmax(axis=1), set(letters.differing.tolist())
+    header = ("position", "bits", "low", "high", "against background", "consensus", "share",
+              "documents", "differs", "stands out")  # fmt: skip
+    found, rows = {x.position for x in result.standing_out}, []
+    for i, documents in enumerate(letters.documents.tolist()):
+        bits = [
+            "" if np.isnan(x) else f"{round(float(x), 3) + 0.0:.3f}".replace("-", "−")
+            for x in (*letters.bits[:, i], letters.relative[0, i])
+        ]
+        name = letters.letters[consensus[i]] if documents else ""
+        share = f"{letters.shares[i].max():.3f}" if documents else ""
+        verdicts = ["yes" * (i in positions) for positions in (differing, found)]
+        rows.append((position_name(i, origin), *bits, name, share, f"{documents:,}", *verdicts))
+    note = (
+        "Bits with 95 % interval. Differs from the background: likelihood-ratio test. Stands out: "
+        "exact test against the two nearest positions. Both with Bonferroni’s correction."
+    )
+    return Table("Information by position", header, rows, note)
+
+
+def _largest(result: CorpusResult) -> Finding:
+    """Number of positions that stand out, where, and the largest difference."""
+    found, origin = result.standing_out, result.facts.origin
+    at = np.isin(np.arange(result.facts.length), [x.position for x in found])
+    todo = ""
+    if origin and result.held_out is not None and result.held_out.dim:
+        todo = (
+            "Positions that stand out may belong to the site or to all such sequences: report on "
+            "sequences of the same origin without the site, too."
+        )
+    return Finding(
+        "positions that stand out",
+        len(found),
+        unit="count",
+        against="the two nearest positions",
+        sentence=f"Positions {ranges(at, limit=6, origin=origin)}.",
+        todo=todo,
+    )
+
+
+def _shift_table(result: CorpusResult) -> Table:
+    rows = [
+        (
+            position_name(position, result.facts.origin),
+            visible(shift.token, limit=40),
+            percent(shift.share),
+            percent(shift.neighbours),
+        )
+        for position, shifts in result.standing_out
+        for shift in shifts[:_TOKENS]
+    ]
+    note = "Shares of independent documents that reach both positions."
+    return Table("Tokens that stand out", ("position", "token", "here", "nearest two"), rows, note)
