@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
-from jaxpe.report.findings import Page, Table, findings_table
+from jaxpe.report.findings import Page, Table, findings_table, used_columns
 from jaxpe.report.numbers import visible
 
 if TYPE_CHECKING:
@@ -50,15 +50,10 @@ def rich_table(table: Table) -> "rich.table.Table":
     text: Any = require("rich.text", extra="report").Text
     box = require("rich.box", extra="report").SIMPLE_HEAD
     make = require("rich.table", extra="report").Table
-    used = [
-        index for index, name in enumerate(table.header)
-        if index == 0 or any(row[index] for row in table.rows)
-    ]  # fmt: skip
+    table = used_columns(table)
     shown = make(title=text(table.title) if table.title else None, box=box, padding=(0, 1, 0, 0))
-    for index in used:
-        shown.add_column(text(table.header[index]), justify="right" if index else "left")
+    for index, name in enumerate(table.header):
+        shown.add_column(text(name), justify="right" if index else "left")
     for row in table.rows:
-        shown.add_row(
-            *(text(visible(row[index], limit=400) if row[index] else "") for index in used)
-        )
+        shown.add_row(*(text(visible(cell, limit=400) if cell else "") for cell in row))
     return shown

@@ -176,3 +176,14 @@ def findings_table(findings: Sequence[Finding], title: str = "Findings") -> Tabl
     [('tokens', '1,200', '', '', '')]
     """
     return Table(title, HEADER, [finding.row() for finding in findings])
+
+
+def used_columns(table: Table) -> Table:
+    """A table without the columns, after the first, that have no cell.
+
+    >>> used_columns(Table("Sizes", ["corpus", "share", "tokens"], [("a", "", "12")])).header
+    ['corpus', 'tokens']
+    """
+    used = [k for k in range(len(table.header)) if k == 0 or any(row[k] for row in table.rows)]
+    rows = [[row[k] for k in used] for row in table.rows]
+    return table._replace(header=[table.header[k] for k in used], rows=rows)

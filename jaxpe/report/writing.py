@@ -22,7 +22,7 @@ from jaxpe._core.files import atomic_file, output_folder, remove_files
 from jaxpe._core.json_values import to_json
 from jaxpe._core.results import result_files
 from jaxpe.report.drawing import FigureFormat, FigureStyle, image
-from jaxpe.report.findings import Figure, Finding, Page, Table, findings_table
+from jaxpe.report.findings import Figure, Finding, Page, Table, findings_table, used_columns
 from jaxpe.report.latex import latex, latex_paragraph, latex_table
 from jaxpe.report.numbers import visible
 
@@ -143,8 +143,8 @@ def html(page: Page, images: Mapping[str, bytes], methods: str) -> str:
     environment.filters |= {
         "visible": visible,
         "prose": _prose,
-        "findings": findings_with_sentences,
-        "rows": findings_table,
+        "findings": lambda rows: used_columns(findings_with_sentences(rows)),
+        "rows": lambda rows: used_columns(findings_table(rows)),
         "texts": _text_columns,
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
     }

@@ -28,6 +28,7 @@ def corpora_page(result: CorporaComparison) -> Page:
         [functools.partial(plot_configurations, result.corpora)],
         height=4.2,
     )
+    warnings = list(_warnings(result))
     sizes = Table("Sizes", ("corpus", "documents", "tokens"), corpora)
     return Page(
         name="corpora",
@@ -36,7 +37,7 @@ def corpora_page(result: CorporaComparison) -> Page:
         lead=pairs[:_ON_TOP],
         sections=(
             Section("Pairs", pairs[_ON_TOP:], [_pair_table(result), sizes], [configurations]),
-            Section("What makes them less comparable", list(_warnings(result))),
+            *([Section("What makes them less comparable", warnings)] if warnings else []),
         ),
         settings={"dimensions": f"{result.dim}", "seed": f"{result.seed}"},
         methods=(

@@ -60,6 +60,10 @@ def runs_page(result: RunComparison) -> Page:
         for group in result.groups
         if result.task == "classify"
     ]
+    more = {
+        "Configurations": [*means[2:], *leads[1:], *accuracies],
+        "What makes them less comparable": list(_warnings(result)),
+    }
     return Page(
         name="comparison",
         title=f"{plural(len(names), 'run')} on {result.source}",
@@ -67,8 +71,7 @@ def runs_page(result: RunComparison) -> Page:
         lead=[*means[:2], *leads[:1]],
         sections=(
             Section("Runs", tables=tables, figures=[losses], note=_NOTE),
-            Section("Configurations", [*means[2:], *leads[1:], *accuracies]),
-            Section("What makes them less comparable", list(_warnings(result))),
+            *(Section(title, rows) for title, rows in more.items() if rows),
         ),
         methods=_METHODS,
     )

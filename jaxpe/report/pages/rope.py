@@ -272,7 +272,7 @@ def _program_table(result: RopeAnalysis, index: int, parts: bool) -> Table:
         for row, name in enumerate(_ROWS)
     ]
     rows.append(("evidence", *(column[-1] for column in columns)))
-    header = ("", *(["all programs"] if len(names) == 1 < len(result.programs) else names))
+    header = ("quantity", *(["all programs"] if len(names) == 1 < len(result.programs) else names))
     several = len(result.turning) > 1
     suffix = f" in {group.name.replace('_', ' ')} layers" if several else ""
     suffix += f" of {group.part}" if several and group.part and parts else ""

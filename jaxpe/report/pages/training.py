@@ -54,7 +54,7 @@ def training_page(run: TrainedRun) -> Page:
     done, config = run.summary, run.config
     if done is None:
         raise InputError(f"{config.out} is only at step {run.step:,}; resume it first")
-    ends = Table("Evaluations", ("", "start", "best", "end"), summary_rows(done), _NOTE)
+    ends = Table("Evaluations", ("measure", "start", "best", "end"), summary_rows(done), _NOTE)
     extended = ""
     if done.extended_after:
         extended = (
