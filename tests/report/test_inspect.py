@@ -154,7 +154,7 @@ def changed(**stages: Any) -> InspectResult:
 def logits(position: float, *, beyond: float = 0.0, shuffled: float = 0.5) -> InspectResult:
     one = np.ones((2, 4))  # the mean of eight equal numbers is this number
     parts = variance(one * (position - beyond), one * beyond, one * shuffled)
-    return changed(attention={"variance": parts})
+    return changed(attention={"variance": parts})._replace(spectral=None)
 
 
 def moved(name: str, *ends: float, measure: str = "causal", value: float = 0.5) -> InspectResult:

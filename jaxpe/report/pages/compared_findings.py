@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
@@ -15,7 +15,6 @@ _ON_TOP = 4  # findings that tell results apart, as cards
 # By name of a page: settings without which numbers are not comparable, and what to do.
 _ALIKE = {
     "inspect": (("source", "positions", "longest text"), "Inspect the models again on one text."),
-    "report": (("tokenizer", "length"), "Analyse the corpora again with equal settings."),
 }
 
 
@@ -52,7 +51,7 @@ class FindingsComparison(NamedTuple):
     warnings: list[str]
 
 
-def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> FindingsComparison:
+def compare_pages(pages: Iterable[Page], *, names: Sequence[str] = ()) -> FindingsComparison:
     """Compare pages of one kind by the findings that they share.
 
     Args:
@@ -67,6 +66,7 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
     >>> compare_pages([one, other]).rows[0].apart
     True
     """
+    pages = list(pages)
     kinds = list(dict.fromkeys(each.name for each in pages))
     if len(pages) < 2 or len(kinds) > 1:
         raise InputError(f"{len(pages)} results ({', '.join(kinds)}); pass two or more of one job")
