@@ -113,10 +113,12 @@ def table_geometry(
     held_out = analysis.held_out
     fixed = {} if held_out is None else held_out.fixed
     scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
+    seen = analysis.observed.present
+    distances = analysis.observed.distances.astype(np.float32)[seen][:, seen]
     return GeometryStage(
         positions=analysis.position.positions,
         documents=analysis.facts.documents,
-        stress=float(jaxpe.stress(table, observed)),
+        stress=float(jaxpe.stress(table[seen], distances)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
         held_out=scores.get(_NAME),
