@@ -57,12 +57,12 @@ def experiment(run: Run) -> dict[str, Any]:
     held_out = found.held_out
     if held_out is None:
         raise RuntimeError("the corpus has no position with tokens in every quarter")
-    at = list(held_out.widths).index(found.dim)
+    at = list(held_out.widths).index(found.options.dim)
     fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
     best = min(fixed, key=lambda name: fixed[name].estimate)
     return {
         "python": platform.python_version(),
-        "documents": found.documents,
+        "documents": found.facts.documents,
         "summary": printed(summary_table(found)),
         "encodings": printed(encoding_table(found)),
         "significant_rank": found.position.significant_rank,

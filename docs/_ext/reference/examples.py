@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from jaxpe import report
 from jaxpe.analysis import load_result
-from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.analysis.corpus import CorpusResult
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.plans import RopeOptions, explain_rope
 from jaxpe.report.corpus.figures import FIGURES
@@ -33,7 +33,7 @@ def result(name: str) -> Any:
     """A stored result, or the analysis of the stored configuration."""
     if name == "rope":
         return explain_rope(RopeOptions(config=str(FOLDER / "config.json")))
-    kind = {"report": CorpusAnalysis, "inspect": InspectResult}[name]
+    kind = {"report": CorpusResult, "inspect": InspectResult}[name]
     return load_result(kind, FOLDER / f"{name}.json")
 
 
