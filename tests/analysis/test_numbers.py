@@ -8,13 +8,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jaxpe.analysis.attention.head_ablation import (
-    _document_rows,
-    _mean_log_likelihood,
-    _padded_length,
-)
-from jaxpe.analysis.attention.logit_sums import batch_size
-from jaxpe.analysis.attention.result import HeadDrops
 from jaxpe.analysis.inspections.measures import _alike, key_measures
 from scipy import stats
 
@@ -33,6 +26,13 @@ from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, tr
 from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
 from jaxpe.analysis.extrapolation.ranks import best_first
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
+from jaxpe.analysis.inspect.attention_result import HeadDrops
+from jaxpe.analysis.inspect.documents import rows_at_once
+from jaxpe.analysis.inspect.head_ablation import (
+    _document_rows,
+    _mean_log_likelihood,
+    _padded_length,
+)
 from jaxpe.analysis.inspect.result import (
     AblationStage,
     NeedleStage,
@@ -162,7 +162,7 @@ def test_budgets_are_those_of_the_help():
 )
 def test_batches_divide_a_quarter_and_fit_in_memory(rows, n, maps, size):
     """2²⁴ numbers are four rows of 1,024 maps of 64² pairs."""
-    assert batch_size((rows, n), maps) == size
+    assert rows_at_once((rows, n), maps=maps) == size
 
 
 def test_padded_documents_keep_their_masked_tokens():
