@@ -1,16 +1,19 @@
 """Page of an inspection of a model: what position does in it."""
 
 import math
+import shlex
 from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
+from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
     AblationStage,
     EncodingStage,
     GeometryStage,
+    InspectOptions,
     InspectResult,
     LossStage,
     NeedleStage,
@@ -18,6 +21,7 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
+from jaxpe.analysis.inspect.options import Stage
 from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
@@ -34,7 +38,8 @@ _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the wa
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
 _KINDS = {
-    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder"
+    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder",
+    "classifier": "Classifier",
 }  # fmt: skip
 _METHODS = (
     "{model} was inspected on {examples} of {documents:,} documents of {source} ({positions} "
@@ -86,10 +91,10 @@ def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     stage, rope = result.attention, result.encoding and result.encoding.rope
     wrong = [one.text for one in (rope.findings if rope else ()) if one.severity == "wrong"]
     if wrong:
-        command = result.facts.command.split(" ")
-        todo, paste = f"Mend the configuration first: {wrong[0]}", " ".join(command[2:3])
-        yield row("faults of the configuration", len(wrong), "count", "wrong", todo=todo,
-                  paste=f"jaxpe rope {paste}" * bool(paste))  # fmt: skip
+        model = shlex.join(shlex.split(result.facts.command)[2:3])
+        yield row("faults of the configuration", len(wrong), "count", "wrong",
+                  todo=f"Mend the configuration first: {wrong[0]}",
+                  paste=f"jaxpe rope {model}" if model else "")  # fmt: skip
     if stage is not None:
         yield attention.position_share(of, stage)
     if (reach := text_reach(result)) is not None:
@@ -162,6 +167,9 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
     """How positions enter: a table, biases, rotations."""
     facts = result.facts
     findings, figures, tables = [row("positions enter as", facts.encoding)], [], []
+    if not facts.trained:
+        findings.append(row("weights", "as initialised", verdict="not trained",
+                            todo="Pass a trained model."))  # fmt: skip
     if 0 < facts.cut < facts.context:
         findings.append(row(
             "tokens at which its tokenizer.json cuts texts", facts.cut, "count",
@@ -347,11 +355,18 @@ def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section
 def _longer(result: InspectResult) -> Iterator[Finding]:
     """Advice to measure at the full context, where texts were shorter."""
     facts = result.facts
-    if facts.context and facts.longest < facts.context:
-        more = f"{facts.command} --stages loss needles --longest {facts.context}"
-        yield row("longest text measured", facts.longest, "count", "shorter than the context",
-                  reference=facts.context, against="context", paste=more if facts.command else "",
-                  todo="Measure at its full context before you rely on it.")  # fmt: skip
+    if not facts.context or facts.longest >= facts.context:
+        return
+    more = ""
+    if facts.command:
+        _, _, model, *sources = shlex.split(facts.command)
+        stages: tuple[Stage, ...] = ("loss", "needles")
+        options = InspectOptions(model=model, source=tuple(sources), stages=stages,
+                                 longest=facts.context)  # fmt: skip
+        more = command_line("inspect", options, positional=("model", "source"))
+    yield row("longest text measured", facts.longest, "count", "shorter than the context",
+              reference=facts.context, against="context", paste=more,
+              todo="Measure at its full context before you rely on it.")  # fmt: skip
 
 
 def _scaling(stage: LossStage) -> Iterator[Finding]:

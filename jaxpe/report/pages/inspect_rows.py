@@ -81,7 +81,9 @@ def layer_table(title: str, layers: list[str], columns: dict[str, np.ndarray]) -
     cells = []
     for name, values in columns.items():
         means = values if values.ndim == 1 else values.mean(axis=1)
-        cells.append([*map(hundreds if name.endswith("%") else number, means.astype(float).tolist())])
+        cells.append(
+            [*map(hundreds if name.endswith("%") else number, means.astype(float).tolist())]
+        )
     return Table(title, ("layer", *columns), [*zip(layers, *cells, strict=True)])
 
 
