@@ -61,7 +61,7 @@ def findings(result: CorpusResult) -> list[Finding]:
         label = f"largest information, at position {position_name(most, origin)}"
         sentence = f"A {k}-mer covers {k} positions, so bits do not add up." if k else ""
         at_most = {"reference": math.log2(letters.size), "against": "at most"}
-        found.append(Finding(label, *values, "bits", **at_most, sentence=sentence))
+        found.append(Finding(label, *values, unit="bits", **at_most, sentence=sentence))
     if (few := (letters.documents > 0) & ~judged).any():
         sentence = f"Positions {ranges(few, limit=6, origin=origin)}."
         label = f"positions with fewer than {letters.least} sequences"
