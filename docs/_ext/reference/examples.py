@@ -22,6 +22,7 @@ from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.plans import RopeOptions, explain_rope
 from jaxpe.report.corpus.figures import FIGURES
+from jaxpe.report.console import rich_table
 from jaxpe.report.style import render
 
 FOLDER = Path(__file__).parents[2] / "example"
@@ -45,7 +46,9 @@ def output(name: str) -> tuple[str, str]:
     if name == "report":
         title, *rows = printed(report.summary_table(found), 100)
         return "\n".join([title, "", *rows[3:11]]), ""
-    lines = printed(report.rope_table(found), 80)
+    tables = report.page(found).tables
+    (programs,) = (one for one in tables if one.title.startswith("What programs"))
+    lines = printed(rich_table(programs), 80)
     head = next(k for k, line in enumerate(lines) if "programs" in line)
     first = found.findings[0]
     shown = [*lines[head + 2 : head + 4], *lines[head + 5 : head + 7]]

@@ -13,17 +13,10 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report.rope.figures import rope_figures
-from jaxpe.report.rope.text import (
-    ROPE_LEGEND,
-    differing_programs,
-    kind_text,
-    plan_summary,
-    short_names,
-    tables_of,
-    thread_address,
-)
-from jaxpe.report.style import Rendered
+from jaxpe.report.drawing import image
+from jaxpe.report.findings import Figure
+from jaxpe.report.pages.rope import LEGEND, figures_of, kind_text, short_names, tables_of
+from jaxpe.report.writing import page as page_of
 from reference import nodes_of
 from reference.pages import stub
 
@@ -38,7 +31,7 @@ SOURCES = {
     ),
 }
 PROGRAMS = "What programs compute"
-DRAWN: dict[tuple[Path, str], Rendered] = {}  # figures of this build
+DRAWN: dict[tuple[Path, str], Figure] = {}  # figures of this build
 INTRODUCTION = (
     "This table lists what each layer of {count} released models does with positions, as computed "
     "by `jaxpe rope`. Each model's page shows its layers, its frequencies, the numbers that each "
@@ -105,8 +98,8 @@ def judged(slug: str, folder: Path, length: int | None = None) -> RopeAnalysis:
 def page(row: Row, folder: Path) -> list[nodes.Node]:
     """Page of a model; its figure and configuration are written to a folder."""
     result = judged(row.slug, folder / "configs")
-    found = [_introduction(row, result), nodes_of.paragraph(plan_summary(result), "jaxpe")]
-    tables = {title: (header, cells) for title, header, cells in tables_of(result)}
+    found = [_introduction(row, result), _in_short(result)]
+    tables = {table.title: (table.header, table.rows) for table in tables_of(result)}
     found += [_table(title, *tables[title]) for title in ("Layers", "Other models")
               if title in tables]  # fmt: skip
     found += _figure(row, result, folder)
@@ -128,6 +121,14 @@ def _introduction(row: Row, result: RopeAnalysis) -> nodes.paragraph:
     return nodes.paragraph("", "", *first, *said, nodes.Text(" "), last, nodes.Text("."))
 
 
+def _in_short(result: RopeAnalysis) -> nodes.Node:
+    """The findings at the top of the page of `jaxpe rope`."""
+    rows = [(one.name, *one.texts()[::2], one.verdict) for one in page_of(result).lead]
+    cells = [[[_cell(text)] for text in row] for row in rows]
+    header = ["finding", "value", "compared with", "verdict"]
+    return nodes_of.table(header, cells, [1] * len(header))
+
+
 def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     """Figure of a model, drawn once for all models with the same frequencies."""
     if result.widest is None:
@@ -137,9 +138,9 @@ def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     key = repr((content, result.widest.trained, result.widest.reach))
     name = f"figures/{hashlib.sha256(key.encode()).hexdigest()[:16]}.svg"
     if (folder, name) not in DRAWN:
-        (figure,) = rope_figures(result, ("wavelengths",))
+        figure = next(one for one in figures_of(result) if one.name == "wavelengths")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(figure.svg)
+        (folder / name).write_bytes(image(figure))
         DRAWN[folder, name] = figure
     figure = DRAWN[folder, name]
     image = nodes.image(uri=name, alt=f"{figure.title}: {row.title}", width="30em")
@@ -160,7 +161,7 @@ def program_tables(tables: list[Any], result: RopeAnalysis) -> list[Any]:
     labels = list(dict.fromkeys(row[0] for *_, cells in short for row in cells))
     values = [dict(cells) for *_, cells in short]
     cells = [(label, *(one.get(label, "–") for one in values)) for label in labels]
-    return [("What all these programs compute", ["", *names], cells)]
+    return [("What all these programs compute", ["quantity", *names], cells)]
 
 
 def _shortened(header: list[str], cells: Any, told: bool) -> tuple[list[str], Any]:
@@ -175,9 +176,9 @@ def _shortened(header: list[str], cells: Any, told: bool) -> tuple[list[str], An
     return [header[k] for k in kept], shown
 
 
-def _table(title: str, header: list[str], cells: Any) -> nodes.section:
+def _table(title: str, header: Any, cells: Any) -> nodes.section:
     shown = [[[_cell(value)] for value in row] for row in cells]
-    return _section(title, nodes_of.table(header, shown, [1] * len(header)))
+    return _section(title, nodes_of.table(list(header), shown, [1] * len(header)))
 
 
 def _cell(value: str) -> nodes.Node:
@@ -213,8 +214,14 @@ def _threads(names: Any) -> list[nodes.Node]:
     found: list[nodes.Node] = []
     for k, name in enumerate(names):
         end = "." if k == len(names) - 1 else ", "
-        found += [nodes.reference("", name, refuri=thread_address(name)), nodes.Text(end)]
+        found += [nodes.reference("", name, refuri=_address(name)), nodes.Text(end)]
     return found
+
+
+def _address(name: str) -> str:
+    """Address of a thread on GitHub, such as of vllm-project/vllm#56446."""
+    repository, _, number = name.partition("#")
+    return f"https://github.com/{repository}/issues/{number}"
 
 
 def _long(row: Row, folder: Path) -> list[nodes.Node]:
@@ -253,7 +260,7 @@ def overview(result: RopeAnalysis) -> list[str]:
     if not moving:
         kinds = _joined(result.groups, lambda one: kind_text(one.kind))
         return [f"none: {kinds}", "–", "–", "–", "–", every or "–", "–"]
-    odd = differing_programs(result)
+    odd = result.differing
     return [
         _rotating(result.groups, moving),
         _joined(moving, lambda one: f"{one.base:,.0f}"),
@@ -310,7 +317,7 @@ class PositionsIndex(SphinxDirective):
             mark = [nodes.Text(" *")] if row.source == "class defaults" else []
             own = overview(judged(row.slug, folder))
             cells.append([[link, *mark], *([_cell(text)] for text in own)])
-        legend = [(name, "", meaning) for name, meaning in ROPE_LEGEND]
+        legend = [(name, "", meaning) for name, meaning in LEGEND.rows]
         return [
             nodes_of.paragraph(INTRODUCTION.format(count=len(cells)), "jaxpe"),
             nodes_of.table(HEADER, cells, [1] * len(HEADER)),

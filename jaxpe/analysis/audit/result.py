@@ -59,11 +59,13 @@ class AuditedStatement(NamedTuple):
 
     Attributes:
         name: name of the statement.
+        verdict: verdict of the evaluation, in words.
         hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
         unchecked: names of hypotheses that numbers cannot decide.
     """
 
     name: str
+    verdict: str
     hypotheses: dict[str, Sides]
     conclusions: dict[str, Sides]
     instead: dict[str, Sides]
@@ -74,11 +76,6 @@ class AuditedStatement(NamedTuple):
     def published(self) -> Statement:
         """The statement: its words, and its status in general."""
         return next(entry for entry in STATEMENTS if entry.name == self.name)
-
-    @property
-    def verdict(self) -> str:
-        """Verdict of the evaluation, in words."""
-        return verdict(self)
 
     @property
     def outcome(self) -> Outcome:
@@ -158,6 +155,7 @@ def audited(statement: Statement, audit: Audit) -> AuditedStatement:
     """A statement and its evaluation as plain values."""
     return AuditedStatement(
         statement.name,
+        verdict=verdict(audit),
         hypotheses=_sides(audit.hypotheses),
         conclusions=_sides(audit.conclusions),
         instead=_sides(audit.instead),
