@@ -1,7 +1,6 @@
 """Runs held against each other: what is refused, what is warned of, and intervals over seeds."""
 
 import json
-import math
 import sys
 
 import numpy as np

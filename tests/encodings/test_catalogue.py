@@ -517,7 +517,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "encodings.md"
 
 
 def test_the_page_shows_what_is_computed():
-    """Its table is the output of `jaxpe encodings --about overview --form markdown`, joined: a few rows.
+    """Its table is the output of `jaxpe encodings --about overview --form markdown`,
+    its two tables joined: a few rows.
 
     Another version of the compiler may change costs a little.
     """

@@ -102,7 +102,8 @@ def test_a_file_that_no_program_reads(explain, fields):
     found = explain({**LLAMA, **fields})
     assert all(one.problem for one in found.programs)
     assert found.numbers_of == ""
-    assert [(one.name, one.value) for one in page(found).lead] == [("programs that read the file", 0)]
+    (lead,) = page(found).lead
+    assert (lead.name, lead.value) == ("programs that read the file", 0)
 
 
 @pytest.mark.parametrize(("head_dim", "scaling"), [(127, None), (64, '{"rope_type": "yarn"}')])

@@ -21,8 +21,8 @@ from jaxpe.analysis import load_result
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.plans import RopeOptions, explain_rope
-from jaxpe.report.corpus.figures import FIGURES
 from jaxpe.report.console import rich_table
+from jaxpe.report.corpus.figures import FIGURES
 from jaxpe.report.style import render
 
 FOLDER = Path(__file__).parents[2] / "example"
@@ -52,7 +52,7 @@ def output(name: str) -> tuple[str, str]:
     head = next(k for k, line in enumerate(lines) if "programs" in line)
     first = found.findings[0]
     shown = [*lines[head + 2 : head + 4], *lines[head + 5 : head + 7]]
-    return "\n".join(shown), f"{first.severity}: {first.text} {first.remedy}"
+    return "\n".join(shown), f"{first.text} {first.remedy}"
 
 
 def printed(table: Any, width: int) -> list[str]:

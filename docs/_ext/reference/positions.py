@@ -13,7 +13,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report.drawing import image
+from jaxpe.report import drawing
 from jaxpe.report.findings import Figure
 from jaxpe.report.pages.rope import LEGEND, figures_of, kind_text, short_names, tables_of
 from jaxpe.report.writing import page as page_of
@@ -140,7 +140,7 @@ def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     if (folder, name) not in DRAWN:
         figure = next(one for one in figures_of(result) if one.name == "wavelengths")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(image(figure))
+        (folder / name).write_bytes(drawing.image(figure))
         DRAWN[folder, name] = figure
     figure = DRAWN[folder, name]
     image = nodes.image(uri=name, alt=f"{figure.title}: {row.title}", width="30em")
@@ -154,7 +154,7 @@ def program_tables(tables: list[Any], result: RopeAnalysis) -> list[Any]:
     which no program changes anything are left out, too.
     """
     told = any(finding.code.startswith("refused") for finding in result.findings)
-    short = [(title, *_shortened(header, cells, told)) for title, header, cells in tables]
+    short = [(title, *_shortened(header, cells, told)) for title, header, cells, *_ in tables]
     if len(short) < 2 or any(len(header) != 2 for _, header, _ in short):
         return [(title, header, cells) for title, header, cells in short if cells]
     names = [title.removeprefix(f"{PROGRAMS} in ").replace(" layers", "") for title, *_ in short]
