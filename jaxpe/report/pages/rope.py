@@ -168,7 +168,9 @@ def _settings(result: RopeAnalysis) -> Section:
     )
     name = f"settings for {result.length:,} positions"
     rows = [
-        Finding(name, one.program, todo=f"{said * (k == 0)} For {one.program}:", paste=one.text)
+        Finding(
+            name, one.program, todo=f"{f'{said} ' * (k == 0)}For {one.program}:", paste=one.text
+        )
         for k, one in enumerate(result.recipes)
     ]
     return Section(f"Settings for {result.length:,} positions", rows)
