@@ -1,25 +1,23 @@
-"""`jaxpe audit` as a person types it: every statement, its numbers, its page; what it refuses."""
+"""`jaxpe audit` as a person types it: every statement and its numbers; what it refuses."""
 
 import json
-import re
 
 import numpy as np
 
 from jaxpe import theory
-from jaxpe._core.results import load_result, result_files
+from jaxpe._core.results import load_result
 from jaxpe.analysis.audit import AuditResult
 from jaxpe.analysis.audit.evidence import _swaps
 
 
 def test_every_statement_is_audited(command, films, tmp_path):
     words = ("--examples", 16, "--length", 6, "--steps", 4, "--out", tmp_path)
-    code, out, err = command("audit", films, *words)
+    code, _, err = command("audit", films, *words)
     assert code == 0, err
     report = json.loads((tmp_path / "audit.json").read_text())
     names = [entry["name"] for entry in report["statements"]]
     assert names == [statement.name for statement in theory.STATEMENTS]
     for entry in report["statements"]:
-        assert entry["name"] in out
         assert entry["conclusions"]
         for sides in (entry["hypotheses"] | entry["conclusions"]).values():
             assert set(sides) == {"lhs", "rhs", "slack", "holds"}
@@ -32,13 +30,6 @@ def test_every_statement_is_audited(command, films, tmp_path):
     assert len(training["losses"]) == 5
     assert training["losses"][-1] < training["losses"][0]
     assert training["output_distance"][0] == 0
-    page = (tmp_path / "audit.html").read_text()
-    assert "published statements were evaluated" in (tmp_path / "methods.md").read_text()
-    assert page.count("<figure") == 4
-    assert all(f'#{name}">{name}</a>' in page for s in theory.STATEMENTS for name in s.results)
-    assert not re.search(r"src=\"http", page)
-    for name in ("kernel", "training", "bound", "spectrum"):
-        assert (tmp_path / "figures" / f"{name}.svg").is_file()
     # What must come out whatever the corpus: softmax ignores a shift; α is E[g gᵀ].
     by_name = {entry["name"]: entry for entry in report["statements"]}
     assert by_name["Lemma 11"]["instead"]["rows sum to 0"]["holds"]
@@ -66,8 +57,6 @@ def test_every_statement_is_audited(command, films, tmp_path):
     order = np.argsort(found.kernel.distances)
     for fit, sign in ((found.kernel.increasing, 1), (found.kernel.decreasing, -1)):
         assert (sign * np.diff(fit[order]) >= 0).all()
-    for name, content in result_files(found, "audit").items():
-        assert (tmp_path / name).read_bytes() == content
 
 
 def test_what_cannot_be_audited_is_said(command, films, tmp_path):

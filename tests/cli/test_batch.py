@@ -1,8 +1,6 @@
 """`jaxpe batch`: what it prints, writes and refuses."""
 
 import json
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -90,14 +88,6 @@ def test_other_arrays_are_one_line(command, file, tmp_path):
     for path in (tmp_path / "one.npy", tmp_path / "none.npz", file(ids=[[1, 2]])):
         code, out, err = command("batch", path)
         assert (code, out, err.count("\n")) == (2, "", 1)
-
-
-def test_no_jax_is_imported(file):
-    code = (
-        f"import sys; sys.argv = ['jaxpe', 'batch', {str(file(**RIGHT))!r}]\n"
-        "from jaxpe.cli.main import main\nmain()\nassert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("dtype", ["S3", "V8", [("a", "i4"), ("b", "f4")]])

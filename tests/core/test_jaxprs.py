@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from jaxpe._core.jaxprs import inner_jaxprs, used_arguments
+from jaxpe._core.jaxprs import used_arguments
 
 X = jnp.arange(3.0)
 
@@ -71,18 +71,3 @@ def test_a_loop_without_a_known_end_uses_all_that_enters():
         return lax.while_loop(lambda pair: pair[0] < 9, lambda pair: (pair[0] + 1, pair[1]), (x, y))
 
     assert used_arguments(lambda x, y: f(x, y)[0], 0.0, 1.0) == [True, True]
-
-
-def test_inner_jaxprs_are_those_of_calls_loops_and_branches():
-    def inner(f):
-        (equation,) = jax.make_jaxpr(f)(X).eqns[-1:]
-        return [len(jaxpr.eqns) for jaxpr in inner_jaxprs(equation)]
-
-    assert inner(jax.jit(lambda x: x + 1)) == [1]
-    assert inner(lambda x: lax.map(lambda row: 2 * row + 1, x)) == [2]
-    assert inner(lambda x: lax.switch(1, [lambda x: x, jnp.sin, lambda x: 2 * x + 1], x)) == [
-        0,
-        1,
-        2,
-    ]
-    assert inner(jnp.sin) == []
