@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show(page: Page, *, tables: int = 3) -> None:
-    """Print a page: its findings, its first tables, and what to do.
+    """Print a page: its findings, its first tables with their notes, and what to do.
 
     Args:
         page: page of a result.
@@ -31,6 +31,8 @@ def show(page: Page, *, tables: int = 3) -> None:
     shown = [table for section in opened for table in section.tables][:tables]
     for table in ([_findings(findings)] if findings else []) + shown:
         console.print(rich_table(table))
+        if table.note:
+            console.print(text(visible(table.note, limit=2000)))
     for finding in findings:
         if finding.sentence:
             console.print(text(f"{finding.name}: {finding.sentence}"))
