@@ -15,7 +15,8 @@ import numpy as np
 
 from experiments.common import DataMissingError, Run, main
 from jaxpe._core.files import cache_directory
-from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means, inspect_model
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.inspect import STAGES, InspectOptions, InspectResult, Means, inspect_model
 
 MODELS = {
     "MiniLM": "all-MiniLM-L6-v2",
@@ -28,7 +29,7 @@ MOST = 0.5  # share of a head's weight from which it is of one kind
 
 
 def inspected(name: str, *, quick: bool) -> InspectResult:
-    """The result for a model; its stages are kept."""
+    """The result for a model, which is kept."""
     models, data = (os.environ.get(f"JAXPE_{which}_DIR") for which in ("MODELS", "DATA"))
     source = Path(data or ".", "imdb", "train.jsonl.gz")
     folder = Path(models or ".", MODELS[name])
@@ -36,8 +37,15 @@ def inspected(name: str, *, quick: bool) -> InspectResult:
         raise DataMissingError(f"{folder} or {source} is not there")
     around = cache_directory() or Path(tempfile.gettempdir())
     kept = around / "inspect_models" / (f"{name}-quick" if quick else name)
-    options = InspectOptions(model=str(folder), source=str(source), quick=quick)
-    return inspect_model(options, kept)
+    if (kept / "inspect.json").is_file():
+        return load_result(InspectResult, kept / "inspect.json")
+    stages = tuple(stage for stage in STAGES if stage != "spectral")
+    options = InspectOptions(model=str(folder), source=str(source), quick=quick, stages=stages)
+    found = inspect_model(options)
+    kept.mkdir(parents=True, exist_ok=True)
+    for file, content in result_files(found, "inspect").items():
+        (kept / file).write_bytes(content)
+    return found
 
 
 def interval(found: Any) -> dict[str, float]:

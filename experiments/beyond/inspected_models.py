@@ -11,7 +11,6 @@ Stages are kept in the cache folder, so that a run that is stopped resumes.
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ import numpy as np
 from experiments.common import DataMissingError, Run, main
 from experiments.rows import read_rows
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import cache_directory
 from jaxpe._core.json_values import to_json
 from jaxpe._core.results import load_result
-from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
+from jaxpe.analysis.inspect import STAGES, InspectOptions, InspectResult, inspect_model
 from jaxpe.analysis.inspections import (
     MEASURES,
     ModelMeasures,
@@ -42,11 +40,11 @@ def inspection(folder: Path, *, quick: bool) -> InspectResult:
     if (folder / "inspect.json").is_file():
         return load_result(InspectResult, folder / "inspect.json")
     source = next((str(path) for path in sorted(folder.glob("sequences.*"))), "stdlib")
-    around = cache_directory() or Path(tempfile.gettempdir())
-    kept = around / "inspected_models" / (f"{folder.name}-quick" if quick else folder.name)
     task = "mlm" if (folder / "mlm").is_file() else None
-    options = InspectOptions(model=str(folder), source=source, task=task, quick=quick)
-    return inspect_model(options, kept)
+    stages = tuple(stage for stage in STAGES if stage != "spectral")
+    return inspect_model(
+        InspectOptions(model=str(folder), source=source, task=task, quick=quick, stages=stages)
+    )
 
 
 def details(found: InspectResult) -> dict[str, Any]:

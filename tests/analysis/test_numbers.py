@@ -8,18 +8,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from jaxpe.analysis.inspections.measures import _alike, key_measures
 from scipy import stats
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
 from jaxpe.analysis import bench, comparison
-from jaxpe.analysis.attention.head_ablation import (
-    _document_rows,
-    _mean_log_likelihood,
-    _padded_length,
-)
-from jaxpe.analysis.attention.logit_sums import batch_size
-from jaxpe.analysis.attention.result import HeadDrops
 from jaxpe.analysis.corpus import CorpusOptions
 from jaxpe.analysis.corpus.documents import _refuse_single_words
 from jaxpe.analysis.corpus.job import top_tokens
@@ -32,6 +26,13 @@ from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, tr
 from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
 from jaxpe.analysis.extrapolation.ranks import best_first
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
+from jaxpe.analysis.inspect.attention_result import HeadDrops
+from jaxpe.analysis.inspect.documents import rows_at_once
+from jaxpe.analysis.inspect.head_ablation import (
+    _document_rows,
+    _mean_log_likelihood,
+    _padded_length,
+)
 from jaxpe.analysis.inspect.result import (
     AblationStage,
     NeedleStage,
@@ -40,7 +41,6 @@ from jaxpe.analysis.inspect.result import (
     TextReach,
 )
 from jaxpe.analysis.inspections import inspected_models
-from jaxpe.analysis.inspections.measures import _alike, key_measures
 from jaxpe.data import Shard, tokens_from_ids
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell
@@ -162,7 +162,7 @@ def test_budgets_are_those_of_the_help():
 )
 def test_batches_divide_a_quarter_and_fit_in_memory(rows, n, maps, size):
     """2²⁴ numbers are four rows of 1,024 maps of 64² pairs."""
-    assert batch_size((rows, n), maps) == size
+    assert rows_at_once((rows, n), maps=maps) == size
 
 
 def test_padded_documents_keep_their_masked_tokens():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.attention.documents import draw_sample
 from jaxpe.analysis.audit import position_loss
+from jaxpe.analysis.inspect.documents import draw_sample
 from jaxpe.analysis.subject import SubjectOptions, read_subject
 
 
@@ -74,8 +74,7 @@ def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
     subject = read_subject(own, new_head=False, held_out=True)
     assert subject.source == "films.tsv, held out"
     assert subject.model == "run, trained for 2 steps"
-    sample = draw_sample(subject, examples=8)
-    assert sample.score == "masked"
+    sample = draw_sample(subject, examples=8, score="masked")
     chosen = sample.documents
     assert chosen["guessed"].any(axis=1).all()
     rows = np.arange(len(chosen["ids"]))[:, None]

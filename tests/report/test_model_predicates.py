@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jaxpe.report.audit.page import _side, audit_summary
+from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 
 from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.corpus.sites import _alphabet
 from jaxpe.analysis.corpus.where import first_reached
 from jaxpe.analysis.extrapolation import Comparison, SeedInterval
 from jaxpe.analysis.inspect.flax_model import scaling_reason
-from jaxpe.analysis.inspect.job import _stage_line, absence_reason
+from jaxpe.analysis.inspect.job import absence_reason
 from jaxpe.analysis.inspect.position_ablation import moved_positions
 from jaxpe.analysis.inspect.reach import _first_lasting
 from jaxpe.analysis.inspect.subject import InspectSubject
@@ -24,9 +26,7 @@ from jaxpe.plans.checks import Case, length_codes, model_codes
 from jaxpe.plans.job import read_plans
 from jaxpe.plans.result import Disagreement, PhaseError
 from jaxpe.report import training_figures, training_run
-from jaxpe.report.audit.page import _side, audit_summary
 from jaxpe.report.extrapolation import text as extrapolation_text
-from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 from tests.report import test_extrapolation as extrapolation
 from tests.report.test_predicates import LEAST, above, below
 
@@ -133,7 +133,7 @@ def absent(
     parts = {"inspected": model, "kind": kind, "most": 64}
     subject = type("Subject", (InspectSubject,), parts)(
         **dict.fromkeys(InspectSubject._fields)
-        | {"longest": longest, "stream": np.zeros(stream, np.int32)}
+        | {"tokenizer": "known", "longest": longest, "stream": np.zeros(stream, np.int32)}
     )
     return " ".join(absence_reason(subject, stage).split(" ")[:2])
 
@@ -369,15 +369,6 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
             **{(4, None): {"shifted", "doubled"}, (4, 7): {"shifted", "doubled"}},
             **{(4, 6): {"shifted"}, (4, 5): {"shifted"}, (4, 4): set()},
         },
-    ),
-    "time that stages take": (  # of the stages that ran; attention came from a cache
-        lambda lap: _stage_line(
-            "probe",
-            ("encoding", "probe", "ablation"),
-            dict.fromkeys(("encoding", "attention", "probe")),
-            {"encoding": 99.0, "probe": lap},
-        ).rpartition("(")[2],
-        {2.0: "stage 2 of 3, about 12 seconds left)"},
     ),
     "models that a scaling fits": (  # of heads of 64 entries
         lambda case: scaling_reason(

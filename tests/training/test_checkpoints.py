@@ -10,9 +10,9 @@ import pytest
 from flax import nnx
 from orbax.checkpoint import v1 as ocp
 
-from jaxpe.training.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe.training import Checkpoints, adamw, init_state
+from jaxpe.training.checkpoints import newest_checkpoint
 from tests.training.factory import assert_equal
 
 ROOT = Path(__file__).parents[2]

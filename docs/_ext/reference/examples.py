@@ -7,7 +7,6 @@ the site are those of the present code.
 
 import functools
 import io
-import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,16 @@ from sphinx.util.docutils import SphinxDirective
 
 from jaxpe import report
 from jaxpe.analysis import load_result
-from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.analysis.corpus import CorpusResult
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.plans import RopeOptions, explain_rope
-from jaxpe.report.corpus.figures import FIGURES
-from jaxpe.report.style import render
+from jaxpe.report.console import rich_table
+from jaxpe.report.drawing import image
+from jaxpe.report.findings import findings_table
 
 FOLDER = Path(__file__).parents[2] / "example"
 HERO = ("map", "shares")  # figures of the front pages
+SHOWN = 8  # findings of a front page
 
 
 @functools.cache
@@ -33,23 +34,15 @@ def result(name: str) -> Any:
     """A stored result, or the analysis of the stored configuration."""
     if name == "rope":
         return explain_rope(RopeOptions(config=str(FOLDER / "config.json")))
-    kind = {"report": CorpusAnalysis, "inspect": InspectResult}[name]
+    kind = {"report": CorpusResult, "inspect": InspectResult}[name]
     return load_result(kind, FOLDER / f"{name}.json")
 
 
-def output(name: str) -> tuple[str, str]:
-    """Lines of a table and a paragraph of the output of `rope`, `inspect` or `report`."""
-    found = result(name)
-    if name == "inspect":
-        return "", report.inspect_summary(found)
-    if name == "report":
-        title, *rows = printed(report.summary_table(found), 100)
-        return "\n".join([title, "", *rows[3:11]]), ""
-    lines = printed(report.rope_table(found), 80)
-    head = next(k for k, line in enumerate(lines) if "programs" in line)
-    first = found.findings[0]
-    shown = [*lines[head + 2 : head + 4], *lines[head + 5 : head + 7]]
-    return "\n".join(shown), f"{first.severity}: {first.text} {first.remedy}"
+def output(name: str) -> str:
+    """First findings of the output of `rope`, `inspect` or `report`."""
+    found = report.page(result(name))
+    table = rich_table(findings_table(found.findings[:SHOWN], ""))
+    return "\n".join([found.title, found.about, "", *printed(table, 100)])
 
 
 def printed(table: Any, width: int) -> list[str]:
@@ -61,19 +54,14 @@ def printed(table: Any, width: int) -> list[str]:
 
 def hero() -> dict[str, bytes]:
     """Figures of the front pages, by the name of their file in `docs/images`."""
-    drawings = [drawing for drawing in FIGURES if drawing[0] in HERO]
-    return {f"{one.name}.svg": one.svg for one in render(result("report"), *drawings)}
+    figures = report.page(result("report")).figures
+    return {f"{one.name}.svg": image(one) for one in figures if one.name in HERO}
 
 
 def write(source: Path, site: Path) -> None:
     """Write the pages of the results into the site, and the figures of the front pages."""
     for name in ("rope", "inspect", "report"):
-        page = report.write(result(name), site / FOLDER.name)
-        link = r'<a href="../\1.html">\1</a>'
-        text = re.sub(
-            r"<code>docs/([a-z-]+)\.md</code> in the source of jaxpe", link, page.read_text("utf-8")
-        )
-        page.write_text(text, "utf-8")
+        report.write(result(name), site / FOLDER.name)
     for name, content in hero().items():
         place = source / "images" / name
         if not place.exists() or place.read_bytes() != content:
@@ -88,9 +76,5 @@ class Output(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Make the block."""
         self.env.note_dependency(str(FOLDER))
-        shown = zip(output(self.arguments[0]), ("output", "output prose"), strict=True)
-        return [
-            nodes.literal_block(text, text, language="text", classes=kind.split())
-            for text, kind in shown
-            if text
-        ]
+        text = output(self.arguments[0])
+        return [nodes.literal_block(text, text, language="text", classes=["output"])]

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -67,14 +68,12 @@ def properties(entry: CatalogueEntry) -> Mapping[str, str]:
     if entry.name in overview():
         return overview()[entry.name]
     from jaxpe.analysis.properties import PropertyOptions, tabulate
-    from jaxpe.report import property_markdown
+    from jaxpe.report import page
 
     small = {"dim": 64, "heads": 4, "head_dim": 16, "length": 64}
-    text = property_markdown(
-        tabulate(PropertyOptions(names=(entry.name,), about="overview", **small))
-    )
-    header, _, row = ([c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines())
-    return dict(zip(header, row, strict=True))
+    made = page(tabulate(PropertyOptions(names=(entry.name,), about="overview", **small)))
+    cells = [zip(table.header, table.rows[0], strict=True) for table in made.tables]
+    return dict(itertools.chain(*cells))
 
 
 @functools.cache

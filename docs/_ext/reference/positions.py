@@ -13,17 +13,9 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report.rope.figures import rope_figures
-from jaxpe.report.rope.text import (
-    ROPE_LEGEND,
-    differing_programs,
-    kind_text,
-    plan_summary,
-    short_names,
-    tables_of,
-    thread_address,
-)
-from jaxpe.report.style import Rendered
+from jaxpe.report import drawing
+from jaxpe.report.findings import Figure
+from jaxpe.report.pages.rope import LEGEND, figures_of, kind_text, short_names, tables_of
 from reference import nodes_of
 from reference.pages import stub
 
@@ -38,7 +30,7 @@ SOURCES = {
     ),
 }
 PROGRAMS = "What programs compute"
-DRAWN: dict[tuple[Path, str], Rendered] = {}  # figures of this build
+DRAWN: dict[tuple[Path, str], Figure] = {}  # figures of this build
 INTRODUCTION = (
     "This table lists what each layer of {count} released models does with positions, as computed "
     "by `jaxpe rope`. Each model's page shows its layers, its frequencies, the numbers that each "
@@ -105,8 +97,8 @@ def judged(slug: str, folder: Path, length: int | None = None) -> RopeAnalysis:
 def page(row: Row, folder: Path) -> list[nodes.Node]:
     """Page of a model; its figure and configuration are written to a folder."""
     result = judged(row.slug, folder / "configs")
-    found = [_introduction(row, result), nodes_of.paragraph(plan_summary(result), "jaxpe")]
-    tables = {title: (header, cells) for title, header, cells in tables_of(result)}
+    found: list[nodes.Node] = [_introduction(row, result)]
+    tables = {one.title: (list(one.header), one.rows) for one in tables_of(result)}
     found += [_table(title, *tables[title]) for title in ("Layers", "Other models")
               if title in tables]  # fmt: skip
     found += _figure(row, result, folder)
@@ -137,9 +129,9 @@ def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     key = repr((content, result.widest.trained, result.widest.reach))
     name = f"figures/{hashlib.sha256(key.encode()).hexdigest()[:16]}.svg"
     if (folder, name) not in DRAWN:
-        (figure,) = rope_figures(result, ("wavelengths",))
+        (figure,) = (one for one in figures_of(result) if one.name == "wavelengths")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(figure.svg)
+        (folder / name).write_bytes(drawing.image(figure))
         DRAWN[folder, name] = figure
     figure = DRAWN[folder, name]
     image = nodes.image(uri=name, alt=f"{figure.title}: {row.title}", width="30em")
@@ -213,7 +205,9 @@ def _threads(names: Any) -> list[nodes.Node]:
     found: list[nodes.Node] = []
     for k, name in enumerate(names):
         end = "." if k == len(names) - 1 else ", "
-        found += [nodes.reference("", name, refuri=thread_address(name)), nodes.Text(end)]
+        repository, _, number = name.partition("#")
+        address = f"https://github.com/{repository}/issues/{number}"
+        found += [nodes.reference("", name, refuri=address), nodes.Text(end)]
     return found
 
 
@@ -253,7 +247,7 @@ def overview(result: RopeAnalysis) -> list[str]:
     if not moving:
         kinds = _joined(result.groups, lambda one: kind_text(one.kind))
         return [f"none: {kinds}", "–", "–", "–", "–", every or "–", "–"]
-    odd = differing_programs(result)
+    odd = result.differing
     return [
         _rotating(result.groups, moving),
         _joined(moving, lambda one: f"{one.base:,.0f}"),
@@ -310,7 +304,7 @@ class PositionsIndex(SphinxDirective):
             mark = [nodes.Text(" *")] if row.source == "class defaults" else []
             own = overview(judged(row.slug, folder))
             cells.append([[link, *mark], *([_cell(text)] for text in own)])
-        legend = [(name, "", meaning) for name, meaning in ROPE_LEGEND]
+        legend = [(name, "", meaning) for name, meaning in LEGEND.rows]
         return [
             nodes_of.paragraph(INTRODUCTION.format(count=len(cells)), "jaxpe"),
             nodes_of.table(HEADER, cells, [1] * len(HEADER)),

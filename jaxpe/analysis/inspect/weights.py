@@ -110,15 +110,14 @@ def table_geometry(
     entry, options = entry_of_table(table, _NAME), CorpusOptions(dim=_CORPUS_WIDTH, seed=seed)
     analysis = analyse_tokens(corpus, options, encodings=(entry,), progress=progress)
     score = next(score for score in analysis.encodings if score.name == _NAME)
+    observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
     held_out = analysis.held_out
     fixed = {} if held_out is None else held_out.fixed
     scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
-    seen = analysis.observed.present
-    distances = analysis.observed.distances.astype(np.float32)[seen][:, seen]
     return GeometryStage(
-        positions=int(analysis.position.present.sum()),
+        positions=analysis.position.positions,
         documents=analysis.facts.documents,
-        stress=float(jaxpe.stress(table[seen], distances)),
+        stress=float(jaxpe.stress(table, observed)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
         held_out=scores.get(_NAME),

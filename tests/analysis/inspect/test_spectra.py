@@ -1,4 +1,4 @@
-"""Laws of the spectra and parts of logits, and of ablated heads, on models whose logits are known."""
+"""Laws of spectra and parts of logits, and of ablated heads, on models whose logits are known."""
 
 import functools
 
@@ -227,24 +227,13 @@ def test_a_deposit_is_told_from_chance():
     assert found.p_value.min() > 0.5
 
 
-def test_answers_that_no_head_changes_have_intervals_with_a_width():
-    rng = np.random.default_rng(0)
-    for more, less in ((0.0, 0.0), (0.01, 0.01), (0.03, 0.005), (0.3, 0.1)):
-        drop = rng.choice([1.0, -1.0, 0.0], p=[more, less, 1 - more - less], size=(1, 4000, 200))
-        low, high = head_ablation._paired_shares(drop)
-        assert (high - low).min() > 1 / 200
-        assert np.mean((low <= more - less) & (more - less <= high)) > 0.92
-
-
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda rng, size: rng.normal(size=size),
         lambda rng, size: rng.normal(size=size) + 3 * rng.normal(size=(1, 1, size[-1])),
-        lambda rng, size: 1 - rng.exponential(size=size),
         lambda rng, size: rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.94, 0.03], size=size),
     ],
-    ids=["normal", "in common", "skewed", "right or wrong"],
+    ids=["in common", "right or wrong"],
 )
 def test_noise_is_seldom_taken_for_a_loss_however_many_heads_there_are(draw):
     rng = np.random.default_rng(0)
@@ -262,11 +251,6 @@ def test_a_loss_is_found_among_many_heads():
     found = head_ablation._p_values(drop, rng)
     assert found[3, 7] <= 0.01
     np.testing.assert_array_equal(found[5], 1)
-
-
-def test_a_statistic_that_rounding_lifts_above_its_ties_is_a_tie():
-    found = head_ablation._exceedance(np.array([1 + 1e-12, 1.1]), np.ones(9))
-    np.testing.assert_allclose(found, [1.0, 0.1])
 
 
 def test_rows_are_full_different_and_end_as_they_did():
@@ -295,12 +279,3 @@ def test_documents_are_as_many_as_there_is_time_for():
     few = head_ablation._chunks(data, tokens=70)
     assert sum(len(chunk["ids"]) for chunk in few) == 4  # those that came first, and no fewer
     assert max(chunk["ids"].shape[1] for chunk in few) == 16
-
-
-@pytest.mark.parametrize(
-    ("rows", "n", "maps", "size"),
-    [(16, 64, 1024, 4), (48, 64, 1024, 4), (20, 64, 1024, 1), (16, 64, 1025, 2), (4, 10**5, 99, 1)],
-)
-def test_batches_divide_a_quarter_and_fit_in_memory(rows, n, maps, size):
-    """2²⁴ numbers are four rows of 1,024 maps of 64² pairs."""
-    assert drawn.rows_at_once((rows, n), maps=maps) == size
