@@ -88,7 +88,7 @@ def inspect_page(result: InspectResult) -> Page:
 
 def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     """Cards: a wrong configuration, then what position is worth and where it comes from."""
-    stage, rope = result.attention, result.encoding and result.encoding.rope
+    stage, rope = result.attention, result.encoding.rope if result.encoding else None
     wrong = [one.text for one in (rope.findings if rope else ()) if one.severity == "wrong"]
     if wrong:
         model = shlex.join(shlex.split(result.facts.command)[2:3])

@@ -1,6 +1,7 @@
 """Attention on the page of an inspection: logits, offsets, sinks, frequencies."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -201,7 +202,7 @@ def layer_tables(stage: AttentionStage) -> list[Table]:
     return [*tables, *([_sinks_table(sinks)] if sinks and len(sinks.positions) else [])]
 
 
-def _plot_offsets(weights: np.ndarray, layers: list[int], ax) -> None:
+def _plot_offsets(weights: np.ndarray, layers: list[int], ax: Any) -> None:
     """Mean weight by offset, `[layers, heads, 2n − 1]`: all heads, and three that look nearby."""
     heads, reach = weights.shape[1], weights.shape[-1] // 2
     shown = weights.reshape(-1, weights.shape[-1])
@@ -209,7 +210,7 @@ def _plot_offsets(weights: np.ndarray, layers: list[int], ax) -> None:
         shown = shown[:, : reach + 1]
     offsets = np.arange(shown.shape[1]) - reach
     low, middle, high = np.quantile(shown, (0.05, 0.5, 0.95), axis=0)
-    curves = {"median head": (middle, low, high)}
+    curves: dict[str, tuple[np.ndarray, ...]] = {"median head": (middle, low, high)}
     for index in np.argsort(-shown[:, np.abs(offsets) <= _NEAR].max(axis=1))[:3]:
         curves[f"head {layers[index // heads]}.{index % heads}"] = (shown[index],)
     floor = max(1e-5, float(np.min(middle[middle > 0], initial=1.0)) / 10)
