@@ -34,7 +34,7 @@ PURE = ("geometry", "encodings", "ntk", "spectral", "theory")
 # Subpackages whose private names stay inside them.
 DIVIDED = ("analysis", "report", "theory")
 # This bound only shrinks.
-MOST_CORE_FILES = 14
+MOST_CORE_FILES = 12
 
 
 class Import(NamedTuple):
