@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from jaxpe._core.options import Output
 from jaxpe.cli.parsing import option
 
-
 _field: Any = dataclasses.field  # of which either default may be missing
 
 
