@@ -34,7 +34,7 @@ PURE = ("geometry", "encodings", "ntk", "spectral", "theory")
 # Subpackages whose private names stay inside them.
 DIVIDED = ("analysis", "report", "theory")
 # This bound only shrinks.
-MOST_CORE_FILES = 14
+MOST_CORE_FILES = 12
 
 
 class Import(NamedTuple):
@@ -199,7 +199,8 @@ def test_flags_are_spelt_by_the_command_line_alone():
     found = [
         (file.relative_to(ROOT).as_posix(), node.value)
         for file, tree in trees().items()
-        if file.parent.name != "cli" and not file.name.endswith("advice.py")  # commands to paste
+        if file.parent.name not in ("cli", "pages", "_core")  # commands to paste
+        if not file.name.endswith("advice.py")
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if spelt.search(node.value)

@@ -27,6 +27,10 @@ _WORDS = {
     float: "a finite number", int: "an integer", str: "a string", bool: "true or false",
     Path: "a path", types.NoneType: "null",
 }  # fmt: skip
+# Types of fields. A large array goes into the .npz. Timings differ between runs, so they are left
+# out: equal options give equal files.
+LargeArray = Annotated[np.ndarray, "large"]
+Seconds = Annotated[dict[str, float], "seconds"]
 LARGEST_FILE = 2**29  # bytes; ten times the vocabulary of a large model
 
 
@@ -74,7 +78,7 @@ def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARG
         raise InputError(f"{path} cannot be read: {error.strerror or error}; {remedy}") from error
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, arrays: dict[str, np.ndarray] | None = None, path: str = "") -> Any:
     """Result or configuration as plain JSON values, which `from_json` reads back.
 
     Named tuples and dataclasses become objects, and arrays become nested lists. A complex array
@@ -83,6 +87,9 @@ def to_json(value: Any) -> Any:
 
     Args:
         value: named tuple, dataclass or array, or a `dict`, `list` or `tuple` of such values.
+        arrays: dictionary to move fields of the type `LargeArray` to, under their paths; fields of
+            the type `Seconds` are then left out.
+        path: beginning of these paths.
 
     >>> from typing import NamedTuple
     >>> class Fit(NamedTuple):
@@ -94,11 +101,17 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if is_named(value):
-        value = value._asdict()
+        hints, fields = type_hints(type(value)) if arrays is not None else {}, {}
+        for name, item in value._asdict().items():
+            if arrays is not None and hints[name] == LargeArray:
+                arrays[path + name] = np.asarray(item)
+            elif hints.get(name) != Seconds:
+                fields[name] = to_json(item, arrays, f"{path}{name}/")
+        return fields
     if isinstance(value, Mapping):
-        return {str(name): to_json(item) for name, item in value.items()}
+        return {str(name): to_json(x, arrays, f"{path}{name}/") for name, x in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return [to_json(x, arrays, f"{path}{index}/") for index, x in enumerate(value)]
     if isinstance(value, Path):
         return str(value)
     if value is None or isinstance(value, bool | int | str):

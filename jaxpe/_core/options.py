@@ -151,7 +151,7 @@ def command_line(command: str, options: Any, *, positional: tuple[str, ...] = ("
         positional: names of options that have no flag.
 
     >>> command_line("report", Source(source="my films.tsv", length=40, skip_nulls=True))
-    "jaxpe report 'my films.tsv' --length 40 --skip-nulls"
+    "jaxpe report 'my films.tsv' --skip-nulls --length 40"
     """
     words, flags = ["jaxpe", command], []
     for name, value in _changed(options).items():

@@ -10,18 +10,15 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import numpy as np
 
 from jaxpe._core.errors import InputError, reason
-from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
+from jaxpe._core.json_values import LargeArray as LargeArray
+from jaxpe._core.json_values import Seconds as Seconds
+from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.memory import check_bytes
-
-# Types of fields. A large array goes into the .npz. Timings differ between runs, so they are left
-# out: equal options give equal files.
-LargeArray = Annotated[np.ndarray, "large"]
-Seconds = Annotated[dict[str, float], "seconds"]
 
 _REMEDY = "pass the .json file that a job of jaxpe wrote, with its .npz next to it"
 
@@ -38,7 +35,7 @@ def result_files(result: Any, name: str) -> dict[str, bytes]:
     (['fit.json', 'fit.npz'], b'{\\n  "stress": 0.5\\n}\\n')
     """
     arrays: dict[str, np.ndarray] = {}
-    values = _plain_values(result, "", arrays)
+    values = to_json(result, arrays)
     files = {f"{name}.json": (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()}
     if arrays:
         files[f"{name}.npz"] = npz_bytes(arrays)
@@ -74,23 +71,6 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     for name, array in arrays.items():
         _put(values, name.split("/"), array, path=path)
     return from_json(kind, values, where=str(path), finite=False)
-
-
-def _plain_values(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Plain values, with the large arrays moved to `arrays` under their paths."""
-    if is_named(value):
-        hints, plain = type_hints(type(value)), {}
-        for name, item in value._asdict().items():
-            if hints[name] == LargeArray:
-                arrays[path + name] = np.asarray(item)
-            elif hints[name] != Seconds:
-                plain[name] = _plain_values(item, f"{path}{name}/", arrays)
-        return plain
-    if isinstance(value, Mapping):
-        return {str(k): _plain_values(item, f"{path}{k}/", arrays) for k, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain_values(item, f"{path}{i}/", arrays) for i, item in enumerate(value)]
-    return to_json(value)
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, path: Path) -> None:

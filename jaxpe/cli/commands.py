@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from jaxpe._core.options import Output
 from jaxpe.cli.parsing import option
 
+_field: Any = dataclasses.field  # of which either default may be missing
+
 
 class Command(NamedTuple):
     """A command of `jaxpe`, an entry of commands.toml.
@@ -75,7 +77,7 @@ def _for_help(
         hints = typing.get_type_hints(base, include_extras=True)
         for field in dataclasses.fields(base):
             hint, default = hints[field.name], defaults.pop(field.name, field.default)
-            made: Any = dataclasses.field(default=default, default_factory=field.default_factory)
+            made: Any = _field(default=default, default_factory=field.default_factory)
             if dataclasses.is_dataclass(hint):
                 hint = _for_help(typing.cast(type, hint), hint.__name__, (), (), {})
                 made = hint()

@@ -1,7 +1,6 @@
 """Pages of the commands: every option with its type, default and meaning, from the dataclasses."""
 
 import dataclasses
-import importlib
 import inspect
 import re
 import typing
@@ -10,13 +9,15 @@ from typing import Any, NamedTuple
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+from tyro.conf import Positional
 
-from jaxpe.cli.main import COMMANDS
+from jaxpe.cli.commands import COMMANDS, options_class
 from reference import docstrings, nodes_of
 from reference.pages import described_fields, stub
 from reference.signatures import written
 
 FOLDER = "commands"
+POSITIONAL = typing.get_args(Positional[int])[1]
 
 
 class Option(NamedTuple):
@@ -51,9 +52,11 @@ def options(kind: type, prefix: str = "") -> Iterator[Option]:
         if dataclasses.is_dataclass(value):
             yield from options(typing.cast(type, value), f"{prefix}{field.name}.")
             continue
+        positional = _is_positional(value)
+        value = typing.get_args(value)[0]  # without what its help shows
         flag = f"--{prefix}{field.name}".replace("_", "-")
-        if _is_positional(value):
-            flag, value = field.name.upper(), typing.get_args(value)[0]
+        if positional:
+            flag = field.name.upper()
         elif value is bool:
             flag = f"{flag}, --no-{prefix}{field.name}".replace("_", "-")
         if not said[field.name]:
@@ -62,7 +65,7 @@ def options(kind: type, prefix: str = "") -> Iterator[Option]:
 
 
 def _is_positional(hint: Any) -> bool:
-    return typing.get_origin(hint) is typing.Annotated
+    return POSITIONAL in typing.get_args(hint)[1:]
 
 
 def _kind(value: Any) -> str:
@@ -88,7 +91,7 @@ class CommandPage(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Make the page."""
         name = self.arguments[0]
-        kind = importlib.import_module(f"jaxpe.cli.{name}").Command
+        kind, example = options_class(name), COMMANDS[name].example
         parsed = docstrings.parse(inspect.getdoc(kind) or "")
         found = list(options(kind))
         words = [one.flag for one in found if not one.flag.startswith("--")]
@@ -97,6 +100,7 @@ class CommandPage(SphinxDirective):
         return [
             *nodes_of.body(docstrings.Docstring(parsed.body, {}), "jaxpe"),
             nodes.literal_block(usage, usage, language="text"),
+            nodes.literal_block(example, example, language="sh"),
             nodes_of.definitions(rows, "jaxpe", ids=name),
         ]
 
