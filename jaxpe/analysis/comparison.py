@@ -13,7 +13,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import short_names
 from jaxpe._core.results import LargeArray
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
+from jaxpe.analysis.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 from jaxpe.data.corpora.sources import source_name
 from jaxpe.training import TrainConfig, TrainSummary

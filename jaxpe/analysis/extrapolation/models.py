@@ -1,80 +1,101 @@
-"""Model of a task under an encoding, with shared initial weights wherever shapes allow."""
+"""Models of a task under an encoding: weights and rows shared by all encodings; training, tests."""
 
+import zlib
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 from flax import nnx
 from jax import Array
 
-from jaxpe import nn
+from jaxpe import nn, training
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.extrapolation.presets import Suite
+from jaxpe.analysis.extrapolation.options import ExtrapolationOptions
 from jaxpe.data import SequenceTask
 from jaxpe.encodings import Encoding, EncodingSizes, LayerPattern, identity
-from jaxpe.training import MeanMetric, cross_entropy, mean_squared_error
+from jaxpe.training import MeanMetric, TrainState, cross_entropy, mean_squared_error
 
 Params = Any
 Batch = dict[str, Array]
-# Makes a model from a suite, a task, an encoding and a random key.
-ModelFactory = Callable[[Suite, SequenceTask, Encoding | LayerPattern, Array], nnx.Module]
+AnyEncoding = Encoding | LayerPattern
+# Makes a model from options, a task, an encoding and a random key.
+ModelFactory = Callable[[ExtrapolationOptions, SequenceTask, AnyEncoding, Array], nnx.Module]
 
-METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
+_TRAINING, _TESTS, _WEIGHTS = 1, 2, 3  # streams of random numbers
+_AT_ONCE = 100  # rows tested together
+_CHUNK = 100  # steps of one call, after which an interrupt is noticed
 
 
-def encoding_sizes(suite: Suite, task: SequenceTask) -> EncodingSizes:
+class TrainedModels(NamedTuple):
+    """Trained models.
+
+    Attributes:
+        params: `[models, ...]`.
+        losses: training losses, `[steps, models]`; NaN at the end of a diverged one.
+    """
+
+    params: Params
+    losses: np.ndarray
+
+
+def encoding_sizes(options: ExtrapolationOptions, task: SequenceTask) -> EncodingSizes:
     """Sizes for which encodings are built; the length is the number of tokens at input length T."""
-    return _config(suite, task).encoding_sizes(task.tokens(suite.length))
+    return _config(options, task).encoding_sizes(task.tokens(options.length))
 
 
-def _config(suite: Suite, task: SequenceTask) -> nn.TransformerConfig:
+def _config(options: ExtrapolationOptions, task: SequenceTask) -> nn.TransformerConfig:
     return nn.TransformerConfig(
         vocab_size=max(task.vocab_size, 1),
-        dim=suite.dim,
-        num_layers=suite.layers,
-        num_heads=suite.heads,
-        hidden_dim=suite.hidden,
+        dim=options.dim,
+        num_layers=options.layers,
+        num_heads=options.heads,
+        hidden_dim=options.hidden,
         activation="relu",
-        norm=suite.norm,
-        init_scale=suite.dim**-0.5 if suite.init_scale is None else suite.init_scale,
+        norm=options.norm,
+        init_scale=options.dim**-0.5,
         embedding_scale=1.0 if task.kind == "numbers" else 0.5,
     )
 
 
 def build(
-    suite: Suite, task: SequenceTask, encoding: Encoding | LayerPattern, key: Array
+    options: ExtrapolationOptions, task: SequenceTask, encoding: AnyEncoding, key: Array
 ) -> nnx.Module:
     """A decoder of tokens, or an encoder or decoder from numbers to numbers."""
-    config = _config(suite, task)
+    config = _config(options, task)
     below, head = (nnx.Rngs(part) for part in jax.random.split(key))
     if task.kind == "tokens":
-        decoder = nn.Decoder(config, encoding=encoding, rngs=below)
-        return nn.CausalLM(decoder, rngs=head)
+        return nn.CausalLM(nn.Decoder(config, encoding=encoding, rngs=below), rngs=head)
     transformer = nn.Decoder if task.causal else nn.Encoder
     between = transformer(config, encoding=encoding, rngs=below)
     return nn.Regressor(between, inputs=1, outputs=1, rngs=head)
 
 
 def functional_model(
-    suite: Suite,
+    options: ExtrapolationOptions,
     task: SequenceTask,
-    encoding: Encoding | LayerPattern,
-    make: ModelFactory = build,
+    encoding: AnyEncoding,
+    model: ModelFactory = build,
 ) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
     """Functions `apply(params, batch) -> logits` and `initial_params(key, plain) -> params`.
 
-    `plain` are parameters from `plain_weights`, which replace parameters of equal path and shape.
-    A model returns logits, or an object with `logits`.
+    `plain` are parameters of the model without an encoding, which replace parameters of equal path
+    and shape.
+
+    Raises:
+        InputError: logits of another shape, at the first call of `apply`.
     """
-    model = nnx.eval_shape(lambda: make(suite, task, encoding, jax.random.key(0)))
-    graphdef, _ = nnx.split(model, nnx.Param)
+    shapes = nnx.eval_shape(lambda: model(options, task, encoding, jax.random.key(0)))
+    graphdef, _ = nnx.split(shapes, nnx.Param)
     reads = "ids" if task.kind == "tokens" else "values"
-    width = max(task.vocab_size, 1)
 
     def apply(params: Params, batch: Batch) -> Array:
         out: Any = nnx.merge(graphdef, params)(batch[reads], mask=batch["mask"])
-        logits, expected = getattr(out, "logits", out), (*batch["mask"].shape, width)
+        logits = getattr(out, "logits", out)
+        expected = (*batch["mask"].shape, max(task.vocab_size, 1))
         if logits.shape != expected:
             raise InputError(f"logits of the model are {logits.shape}: return {expected}")
         return logits
@@ -86,38 +107,167 @@ def functional_model(
             other = shared.get(path, leaf)
             return other if other.shape == leaf.shape else leaf
 
-        params = nnx.split(make(suite, task, encoding, key), nnx.Param)[1]
+        params = nnx.split(model(options, task, encoding, key), nnx.Param)[1]
         return jax.tree_util.tree_map_with_path(choose, params)
 
     return apply, initial_params
 
 
-def plain_weights(
-    suite: Suite, task: SequenceTask, key: Array, make: ModelFactory = build
-) -> Params:
-    """Initial parameters of the model without an encoding."""
-    return nnx.split(make(suite, task, identity(), key), nnx.Param)[1]
-
-
-def build_loss(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
+def loss_function(task: SequenceTask, apply: Callable[..., Array]) -> training.LossFunction:
     """Loss over the scored tokens or numbers, for `jaxpe.training`."""
+    numbers = task.kind == "numbers"
+    measure = mean_squared_error if numbers else cross_entropy
 
     def loss(params: Params, batch: Batch, key: Array) -> tuple[MeanMetric, dict[str, MeanMetric]]:
-        out = apply(params, batch)
-        measure = cross_entropy if task.kind == "tokens" else mean_squared_error
-        scored = batch["scored"] if task.kind == "tokens" else batch["scored"][..., None]
-        return measure(out, batch["labels"], mask=scored), {}
+        scored = batch["scored"][..., None] if numbers else batch["scored"]
+        return measure(apply(params, batch), batch["labels"], mask=scored), {}
 
     return loss
 
 
+def seed_keys(
+    options: ExtrapolationOptions, task: SequenceTask, seeds: Array, *stream: int
+) -> Array:
+    """A key for each seed of a stream of random numbers: tasks differ, encodings do not."""
+    key = jax.random.key(options.seed)
+    for number in (zlib.crc32(task.name.encode()) % 2**31, *stream):
+        key = jax.random.fold_in(key, number)
+    return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(jnp.asarray(seeds, jnp.uint32))
+
+
+class Streams(NamedTuple):
+    """Rows and weights of a task, from programs that all its encodings share.
+
+    Attributes:
+        task: the task.
+        training: `(seeds, steps)` to batches, leaves `[steps, seeds, rows, ...]`.
+        tests: `(seeds, length)` to test rows, leaves `[parts, seeds, rows, ...]`.
+        weights: `(seeds)` to a key for each, and to the initial parameters of the models without
+            an encoding.
+    """
+
+    task: SequenceTask
+    training: Callable[[np.ndarray, np.ndarray], Batch]
+    tests: Callable[[np.ndarray, int], Batch]
+    weights: Callable[[np.ndarray], tuple[Array, Params]]
+
+
+def streams(
+    options: ExtrapolationOptions, task: SequenceTask, *, model: ModelFactory = build
+) -> Streams:
+    """Rows and weights of a task; training rows are new at each step, and of lengths up to T.
+
+    >>> from jaxpe.data import sequence_task
+    >>> data = streams(ExtrapolationOptions(length=3, batch=4), sequence_task("parity"))
+    >>> data.training(np.arange(2), np.arange(5))["ids"].shape  # steps, seeds, rows, places
+    (5, 2, 4, 7)
+    """
+    keys, count = partial(seed_keys, options, task), min(options.tests, _AT_ONCE)
+
+    def drawn(keys: Array, numbers: Array, **shape: Any) -> Batch:
+        def rows(number: Array, key: Array) -> Batch:
+            return task.sample(jax.random.fold_in(key, number), **shape)
+
+        return jax.vmap(jax.vmap(rows, in_axes=(None, 0)), in_axes=(0, None))(numbers, keys)
+
+    @jax.jit
+    def training_rows(seeds: Array, steps: Array) -> Batch:
+        shape: Any = {"rows": options.batch, "length": options.length, "exact": False}
+        return drawn(keys(seeds, _TRAINING), steps, **shape)
+
+    @partial(jax.jit, static_argnums=1)
+    def test_rows(seeds: Array, length: int) -> Batch:
+        parts = jnp.arange(options.tests // count, dtype=jnp.int32)
+        return drawn(keys(seeds, _TESTS, length), parts, rows=count, length=length)
+
+    @jax.jit
+    @jax.vmap
+    def plain_params(key: Array) -> Params:
+        return nnx.split(model(options, task, identity(), key), nnx.Param)[1]
+
+    def weights(seeds: np.ndarray) -> tuple[Array, Params]:
+        weight_keys = keys(seeds, _WEIGHTS)
+        return weight_keys, plain_params(weight_keys)
+
+    return Streams(task, training_rows, test_rows, weights)
+
+
+def trainer(
+    options: ExtrapolationOptions,
+    data: Streams,
+    encoding: AnyEncoding,
+    *,
+    model: ModelFactory = build,
+) -> Callable[..., TrainedModels]:
+    """Function `train(seeds=, rates=, steps=)`: one program trains models of all seeds and rates.
+
+    Rows and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
+    twentieth of the steps and falls to 0 as a cosine. A different number of steps needs no
+    compilation, a different number of models does.
+    """
+    apply, initial_params = functional_model(options, data.task, encoding, model)
+    loss = loss_function(data.task, apply)
+
+    @jax.jit
+    @jax.vmap
+    def first_states(key: Array, plain: Params) -> TrainState:
+        return training.init_state(initial_params(key, plain), _optimizer(1.0, 1), key=key)
+
+    @partial(jax.jit, donate_argnums=0)
+    def some_steps(states: Any, batches: Batch, count: Array, rates: Array, steps: Array) -> Any:
+        def one(state: Any, batch: Batch, rate: Array) -> Any:
+            state, metrics = training.step_function(loss, _optimizer(rate, steps))(state, batch)
+            return state, metrics["loss"]
+
+        def step(index: Array, carry: Any) -> Any:
+            batch = jax.tree.map(lambda x: x[index], batches)
+            states, new = jax.vmap(one)(carry[0], batch, rates)
+            return states, carry[1].at[index].set(new)
+
+        losses = jnp.zeros((_CHUNK, len(rates)), rates.dtype)
+        return jax.lax.fori_loop(0, count, step, (states, losses))
+
+    def train(*, seeds: np.ndarray, rates: np.ndarray, steps: int) -> TrainedModels:
+        states, losses = first_states(*data.weights(seeds)), []
+        for first in range(0, steps, _CHUNK):
+            batches = data.training(seeds, np.arange(first, first + _CHUNK, dtype=np.int32))
+            count = np.int32(min(_CHUNK, steps - first))
+            states, curve = some_steps(states, batches, count, np.float32(rates), np.float32(steps))
+            losses.append(np.array(curve[:count]))
+        losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
+        return TrainedModels(jax.device_get(states.params), np.concatenate(losses))
+
+    return train
+
+
+def _optimizer(rate: Array | float, steps: Array | int) -> optax.GradientTransformation:
+    in_percent = training.learning_rate_schedule(peak=1.0, steps=100, warmup=5, decay="cosine")
+    adam = training.adamw(lambda count: in_percent(100 * count / steps))
+    return optax.chain(adam, optax.scale(rate))
+
+
+def score_models(
+    task: SequenceTask, apply: Callable[..., Array], params: Params, batches: Batch
+) -> dict[str, np.ndarray]:
+    """Metrics `[models]` of models on their test rows, leaves `[parts, models, rows, ...]`."""
+
+    @jax.jit
+    def means(params: Params, batches: Batch) -> dict[str, Array]:
+        one = jax.vmap(lambda params, batch: scores(task, apply(params, batch), batch))
+        parts = jax.lax.map(lambda batch: one(params, batch), batches)
+        total = jax.tree.map(lambda x: jnp.sum(x, axis=0), parts)
+        return {name: jax.vmap(lambda x: x.mean)(sums) for name, sums in total.items()}
+
+    return jax.device_get(means(params, batches))
+
+
 def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, MeanMetric]:
-    """The metrics of a batch, `METRICS` of the task's kind, as sums and weights that add.
+    """Metrics of a batch as sums and weights that add; the first one ranks.
 
     "accuracy" is the share of correct scored tokens, "exact" the share of rows with all scored
-    tokens correct. "mse" is the squared error of scored numbers; "relative_mse" divides it by the
-    mean of their squares, so a model that always says 0 has 1. A scored logit that is not finite
-    makes them NaN.
+    tokens correct. "relative_mse" is the squared error of scored numbers by the mean of their
+    squares, so a model that always says 0 has 1; "mse" is not divided. A scored logit that is not
+    finite makes them NaN.
     """
     scored = batch["scored"]
     finite = jnp.all(jnp.isfinite(logits) | ~scored[..., None])
@@ -136,7 +286,7 @@ def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, MeanMet
         counted = scored[..., None]
         error = total(jnp.where(counted, logits - batch["labels"], 0) ** 2)
         size = total(jnp.where(counted, batch["labels"], 0) ** 2)
-        sums = {"mse": (error, total(counted)), "relative_mse": (error, size)}
+        sums = {"relative_mse": (error, size), "mse": (error, total(counted))}
     return {
         name: MeanMetric(jnp.where(finite, part, jnp.nan), weight)
         for name, (part, weight) in sums.items()

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.extrapolation.intervals import seed_interval
+from jaxpe.analysis.intervals import seed_interval
 
 Bounds = tuple[float, float] | None
 

@@ -2,17 +2,41 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from jaxpe.analysis.extrapolation.result import SeedInterval, SeedMean
-
 Values = float | np.ndarray  # NumPy turns an array without axes into a float
 
-IN_0_1 = ("accuracy", "exact")  # metrics in [0, 1]
 _ROUNDING = 1e-6  # of scores, which are computed in float32
+
+
+class SeedMean(NamedTuple):
+    """Mean over seeds, with a Student interval.
+
+    Attributes:
+        mean: mean over seeds.
+        half: half the width of its 95 % interval by Student's t; NaN for one seed.
+    """
+
+    mean: np.ndarray
+    half: np.ndarray
+
+
+class SeedInterval(NamedTuple):
+    """Mean over seeds, with the ends of its interval.
+
+    Attributes:
+        mean: mean over seeds.
+        low: lower end of the interval; NaN for one seed, or for seeds that agree without a number
+            of trials.
+        high: upper end.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:
@@ -22,12 +46,8 @@ def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:
     >>> found.mean.item(), round(found.half.item(), 3)
     (2.0, 2.484)
     """
-    values = np.asarray(values, float)
-    count, mean = len(values), values.mean(axis=0)
-    if count < 2:
-        return SeedMean(mean, np.full(mean.shape, np.nan))
-    t = stdtrit(count - 1, (1 + level) / 2)
-    return SeedMean(mean, t * values.std(axis=0, ddof=1) / count**0.5)
+    mean, _, high = seed_interval(values, level=level)
+    return SeedMean(mean, high - mean)
 
 
 def seed_interval(
@@ -101,6 +121,32 @@ def _wilson(share: Values, spread: Values) -> tuple[Values, Values]:
     return (share + spread / 2 - half) / (1 + spread), (share + spread / 2 + half) / (1 + spread)
 
 
+def score_interval(
+    values: np.ndarray, *, trials: int | float | None, level: float = 0.95
+) -> SeedInterval:
+    """Interval of scores over the first axis; all NaN where a seed has no finite score.
+
+    Errors of seeds that agree to rounding have no interval (NaN): few seeds that agree say nothing
+    about the spread.
+
+    Args:
+        values: scores of the seeds, on the first axis.
+        trials: number of test rows of which each score is the share; None for errors.
+        level: confidence level of the interval.
+
+    >>> score_interval(np.array([[0.5, np.nan], [0.7, 1.0]]), trials=100).mean.round(2).tolist()
+    [0.6, nan]
+    """
+    finite = np.isfinite(values).all(axis=0)
+    filled = np.where(finite, values, 0.0)
+    if trials is None:
+        interval = seed_interval(filled, level=level)
+        interval = with_width(interval, np.abs(interval.mean))
+    else:
+        interval = seed_interval(filled, within=(0.0, 1.0), trials=trials, level=level)
+    return SeedInterval(*(np.where(finite, x, np.nan) for x in interval))
+
+
 def lead_interval(
     values: np.ndarray, other: np.ndarray, *, trials: int | float | None, level: float
 ) -> SeedInterval:
@@ -125,7 +171,7 @@ def lead_interval(
     within = None if trials is None else (-1.0, 1.0)
     interval = seed_interval(values - other, within=within, level=level)
     if trials is None or math.isinf(trials):
-        return _with_width(interval, 1.0)
+        return with_width(interval, 1.0)
     mean, least, most = interval
     spread, p, q = _squared_quantile(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
@@ -136,11 +182,20 @@ def lead_interval(
     )
 
 
-def _with_width(interval: SeedInterval, scale: Values) -> SeedInterval:
+def with_width(interval: SeedInterval, scale: Values) -> SeedInterval:
     """The interval; NaN where its width is no more than rounding of values of a scale."""
     mean, low, high = interval
     wide = high - low > _ROUNDING * scale
     return SeedInterval(mean, *(np.where(wide, end, np.nan) for end in (low, high)))
+
+
+def joint_level(looks: int, *, level: float = 0.95) -> float:
+    """Bonferroni level of each interval, at which so many of them hold jointly.
+
+    >>> round(joint_level(12), 5)
+    0.99583
+    """
+    return 1 - (1 - level) / max(1, looks)
 
 
 def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
@@ -157,25 +212,4 @@ def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
     (0.995, 0.9975, 0.95)
     """
     pairs = sum(math.comb(count, 2) for count in np.atleast_1d(counts).tolist())
-    return 1 - (1 - level) / max(1, pairs)
-
-
-def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, SeedInterval]:
-    """Intervals of metrics `[seeds, lengths]` by length; NaN where a seed has no finite score.
-
-    Errors of seeds that agree have no interval either, nor have accuracies if `tests` is 0.
-
-    Args:
-        scores: metrics by name.
-        tests: number of rows behind each score; 0 if unknown. Rows are the trials of an accuracy,
-            because the tokens of a row are not independent.
-    """
-    means = {}
-    for metric, values in scores.items():
-        finite = np.isfinite(values).all(axis=0)
-        bounds: dict[str, Any] = {"within": (0.0, 1.0), "trials": tests or math.inf}
-        bounds = bounds if metric in IN_0_1 else {}
-        interval = seed_interval(np.where(finite, values, 0.0), **bounds)
-        interval = _with_width(interval, 1.0 if metric in IN_0_1 else np.abs(interval.mean))
-        means[metric] = SeedInterval(*(np.where(finite, x, np.nan) for x in interval))
-    return means
+    return joint_level(pairs, level=level)
