@@ -38,7 +38,9 @@ CASES = [
     ("expressiveness", ExpressivenessRow("", LARGE, Expressiveness(APART, APART, ALIKE, 1)),
      "both|yes|inside|no|constant"),
     ("generalisation",
-     GeneralisationRow("", PowerLaw(22.63, 0.5, -0.27), 80586.3, 1.93, PowerLaw(262_144.0, 1.0, 1.0)),
+     GeneralisationRow(
+         "", PowerLaw(22.63, 0.5, -0.27), 80586.3, 1.93, PowerLaw(262_144.0, 1.0, 1.0)
+     ),
      "22.63 d^0.5 n^-0.27|80.6k n^1.93|262,144 d^1 n^1"),
     ("generalisation", GeneralisationRow("none", NO_LAW, 0.0, NAN, NO_LAW), "–|–|0"),
     ("extrapolation", ExtrapolationRow("", (BEYOND,) * 3, 0.0176),

@@ -77,7 +77,8 @@ def _expressiveness(row: ExpressivenessRow) -> Sequence[str]:
 def _generalisation(row: GeneralisationRow) -> Sequence[str]:
     bias = f"{_digits(row.bias)} {_powers(n=row.bias_beyond)}" if row.bias else "–"
     norm = f"{_digits(row.norm.value)} {_growth(row.norm)}" if row.norm.value else "–"
-    return norm.strip(), bias.strip(), f"{row.parameters.value:,.0f} {_growth(row.parameters)}"
+    parameters = f"{row.parameters.value:,.0f} {_growth(row.parameters)}"
+    return norm.strip(), bias.strip(), parameters.strip()
 
 
 def _extrapolation(row: ExtrapolationRow) -> Sequence[str]:
