@@ -110,7 +110,9 @@ def table_geometry(
     entry, options = entry_of_table(table, _NAME), CorpusOptions(dim=_CORPUS_WIDTH, seed=seed)
     analysis = analyse_tokens(corpus, options, encodings=(entry,), progress=progress)
     score = next(score for score in analysis.encodings if score.name == _NAME)
-    observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
+    observed = jaxpe.Distances(
+        *map(jnp.asarray, (analysis.observed.distances, analysis.observed.present))
+    )
     held_out = analysis.held_out
     fixed = {} if held_out is None else held_out.fixed
     scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
