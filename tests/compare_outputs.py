@@ -29,7 +29,6 @@ COMMANDS = {
     "report-imdb": "report imdb --length 128 --out {out}",
     "count": "count stdlib --length 64 --out {out}",
     "rope": "rope --head-dim 64 --base 500000 --context 8192 --out {out}",
-    "spectral": "spectral stdlib --examples 32 --out {out}",
     "audit": "audit stdlib --examples 64 --steps 10 --out {out}",
     "inspect": "inspect {models}/all-MiniLM-L6-v2 --quick --examples 32 --out {out}",
     "train": "train stdlib --steps 20 --length 32 --out {out}",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 import jaxpe
-from jaxpe.analysis.corpus import held_out, scores
+from jaxpe.analysis.corpus import vectors
 from jaxpe.cli import main as cli
 from jaxpe.encodings import resolve
-from jaxpe.report.corpus import page as corpus_page
+from jaxpe.report.pages import corpus as corpus_page
 from tests.films import make_films
 
 
@@ -37,16 +37,15 @@ def command(monkeypatch, capsys, tmp_path_factory):
 def quick(monkeypatch):
     """Without figures and with few encodings: neither is what these tests are about."""
     score_only(monkeypatch, "sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(corpus_page, "corpus_figures", lambda result: [])
 
 
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Have reports compare these encodings, and those that are passed."""
     few = jaxpe.catalogue(*names)
-    for module in (scores, held_out):
-        monkeypatch.setattr(
-            module, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
-        )
+    monkeypatch.setattr(
+        vectors, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
+    )
 
 
 @contextlib.contextmanager

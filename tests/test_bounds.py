@@ -21,7 +21,7 @@ from jaxpe.plans.scaling import (
     NtkScaling,
     YarnScaling,
 )
-from jaxpe.report.text import percent, visible
+from jaxpe.report.numbers import percent, visible
 from jaxpe.theory.divergences import kl_ratio
 from jaxpe.training.config import check_config
 from tests.nn.models import config

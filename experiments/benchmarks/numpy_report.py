@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from experiments.benchmarks import _contest as contest
 from jaxpe.analysis.corpus import analyse_tokens
-from jaxpe.analysis.corpus.noise import compacted
+from jaxpe.analysis.corpus.documents import compacted
 from jaxpe.data import load_tokens
 from jaxpe.geometry.counts.position_counts import fold_of_documents
 
@@ -204,7 +204,7 @@ def main() -> None:
         "ratio": (times["jaxpe"][:, 0] / times["scipy"][:, 0]).tolist(),
         "rank": {"scipy": plain["rank"], "jaxpe": found.position.significant_rank},
         "position trace": {"scipy": plain["position"], "jaxpe": found.position.trace},
-        "violation rate": {"scipy": plain["rate"], "jaxpe": found.plug_in.violation_rate},
+        "violation rate": {"scipy": plain["rate"], "jaxpe": found.observed.violation_rate},
     }
     contest.finish("numpy_report", options, result)
 

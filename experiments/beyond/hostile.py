@@ -21,7 +21,7 @@ from tests.hardening.families import FAMILIES, make_materials
 from tests.hardening.surroundings import sources, surroundings
 
 PRELOADED = (
-    "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
+    "jaxpe.cli.pages", "jaxpe.cli.count", "jaxpe.cli.train",
     "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
     "jaxpe.training", "matplotlib.figure", "jinja2",
     "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",

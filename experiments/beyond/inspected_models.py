@@ -100,11 +100,13 @@ def tables(models: list[ModelMeasures]) -> list[tuple[str, list[str], list[tuple
         )
         for one in models
     ]  # fmt: skip
-    made = [("Models", header, facts)]
+    made: list[tuple[str, list[str], list[tuple[str, ...]]]] = [("Models", header, [*facts])]
     for title, causal in (("Decoders", True), ("Encoders", False)):
         chosen = [one for one in models if (one.kind == "causal") == causal]
         names = [name for name in MEASURES if any(name in one.values for one in chosen)]
-        rows = [(one.model, *(_cell(one, name) for name in names)) for one in chosen]
+        rows: list[tuple[str, ...]] = [
+            (one.model, *(_cell(one, name) for name in names)) for one in chosen
+        ]
         made.append((title, ["measure, interval", *(MEASURES[name][0] for name in names)], rows))
     return made
 

@@ -15,7 +15,6 @@ import numpy as np
 from experiments.common import Run, main
 from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.plans.programs.table import PROGRAMS
-from jaxpe.report.rope.text import differing_programs
 
 TESTS = Path(__file__).parents[2] / "tests" / "plans"
 # Codes of what is true of most files, and no fault of any.
@@ -48,7 +47,7 @@ def row(found: RopeAnalysis) -> dict[str, Any]:
         "unseen": plan.unseen,
         "error": {f"{e.dtype}, {e.rounded}": e.largest for e in errors},
         "lost": {f"{e.dtype}, {e.rounded}": e.lost for e in errors},
-        "apart": differing_programs(found),
+        "apart": found.differing,
         "differing_frequencies": differing_frequencies(numbers),
         "refused": refused,
         "findings": codes(found),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common import DataMissingError, Run, main
-from jaxpe.analysis.corpus.noise import compacted
+from jaxpe.analysis.corpus.documents import compacted
 from jaxpe.analysis.corpus.sites import letter_information, positions_standing_out
 from jaxpe.data import load_tokens, tokens_from_ids
 

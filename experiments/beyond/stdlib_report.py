@@ -18,7 +18,9 @@ import jaxpe
 from experiments.common import Run, main
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.data import load_tokens
-from jaxpe.report import encoding_table, summary_table
+from jaxpe.report.console import rich_table
+from jaxpe.report.findings import findings_table
+from jaxpe.report.writing import page
 
 WIDTH = 100  # of the console
 LENGTH, DIM = 32, 64  # of the script
@@ -57,18 +59,17 @@ def experiment(run: Run) -> dict[str, Any]:
     held_out = found.held_out
     if held_out is None:
         raise RuntimeError("the corpus has no position with tokens in every quarter")
-    at = list(held_out.widths).index(found.dim)
-    fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
-    best = min(fixed, key=lambda name: fixed[name].estimate)
+    shown, best = page(found), held_out.best[0]
+    fits = {table.title: table for section in shown.sections for table in section.tables}
     return {
         "python": platform.python_version(),
-        "documents": found.documents,
-        "summary": printed(summary_table(found)),
-        "encodings": printed(encoding_table(found)),
+        "documents": found.facts.documents,
+        "summary": printed(rich_table(findings_table(shown.lead, shown.about))),
+        "encodings": printed(rich_table(fits["Fit of the encodings"])),
         "significant_rank": found.position.significant_rank,
         **{name: of._asdict() for name, of in found.intervals.items()},
         "fitted": {"dim": held_out.dim} | held_out.own[held_out.dim - 1]._asdict(),
-        "best_fixed": {"name": best} | fixed[best]._asdict(),
+        "best_fixed": {"name": best} | held_out.fixed[best]._asdict(),
         "script": script(),
     }
 

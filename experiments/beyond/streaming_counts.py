@@ -24,7 +24,7 @@ import numpy as np
 
 import jaxpe
 from experiments.common import Run, main
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
+from jaxpe.analysis.corpus import CorpusResult, analyse_counts, analyse_tokens
 from jaxpe.analysis.counts import StoredCounts, merge, read_counts
 from jaxpe.analysis.counts.stored import counts_file
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer
@@ -227,7 +227,7 @@ def pieces(folder: Path) -> dict[str, Any]:
     return found
 
 
-def about_noise(analysis: CorpusAnalysis) -> dict[str, Any]:
+def about_noise(analysis: CorpusResult) -> dict[str, Any]:
     noise = analysis.intervals["noise_share"].estimate
     return {"dimensions": analysis.position.significant_rank, "noise": noise}
 

@@ -13,7 +13,8 @@ import jaxpe
 from experiments.common import Run, main
 from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import About, PropertyOptions, tabulate
-from jaxpe.report import property_text
+from jaxpe.report import page
+from jaxpe.report.writing import markdown
 
 ABOUT: tuple[About, ...] = ("expressiveness", "generalisation", "extrapolation", "cost")
 QUICK = ("sinusoidal", "learned", "shaw", "alibi", "wavelet", "legendre", "rope")
@@ -26,7 +27,7 @@ def experiment(run: Run) -> dict[str, Any]:
     tables = {}
     for about in ABOUT:
         table = tabulate(PropertyOptions(names=QUICK if run.quick else (), about=about, **shape))
-        print(property_text(table), end="\n\n")
+        print(markdown(page(table)))
         tables[about] = {row.pop("name"): row for row in to_json(table)["encodings"]}
     vectors = {
         "sinusoidal": jaxpe.sinusoidal(dim=dim),

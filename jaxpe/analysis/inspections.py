@@ -90,11 +90,11 @@ def key_measures(found: InspectResult) -> ModelMeasures:
     Interval(estimate=0.36, low=0.35, high=0.38)
     """
     facts, reach, attention = found.facts, text_reach(found), found.attention
-    values: dict[str, Interval | None] = {"reach": reach and _reach(reach)}
+    values: dict[str, Interval | None] = {"reach": _reach(reach) if reach else None}
     if attention is not None:
         values["position_share"] = attention.overall
-        values["sinks"] = attention.sinks and attention.sinks.weight_overall
-        values["baseline"] = attention.baseline and attention.baseline.overall
+        values["sinks"] = attention.sinks.weight_overall if attention.sinks else None
+        values["baseline"] = attention.baseline.overall if attention.baseline else None
     if found.probe is not None:
         best = int(np.argmax(found.probe.r2.mean))
         values["probe"] = Interval(*(float(ends[best]) for ends in found.probe.r2))

@@ -141,7 +141,10 @@ def _findings(folder: Path) -> dict[tuple[str, str], tuple[float, float, float]]
     rows = parse_json(read_small(path, remedy=_REMEDY), where=path, remedy=_REMEDY)
     try:
         numbers = [
-            ((row["name"], row["unit"]), tuple(_number(row[x]) for x in ("value", "low", "high")))
+            (
+                (row["name"], row["unit"]),
+                (_number(row["value"]), _number(row["low"]), _number(row["high"])),
+            )
             for row in rows
             if not isinstance(row["value"], str)
         ]

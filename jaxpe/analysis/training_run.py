@@ -159,7 +159,7 @@ def loss_trend(run: TrainedRun) -> Trend:
     return Trend(direction, change, earlier.step, fall, best)
 
 
-def choices(config: TrainConfig, task: str) -> dict[str, Choice]:
+def choices(config: TrainConfig, task: Any) -> dict[str, Choice]:
     """Every option of a run by name: its value, and the origin of the value.
 
     Args:

@@ -11,6 +11,7 @@ from jaxpe._core.results import load_result
 from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.cli.commands import load
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
+from jaxpe.report import page
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,8 @@ def _counts(options: CompareOptions, progress: Progress) -> Any:
 def _inspections(options: CompareOptions, progress: Progress) -> Any:
     kind = load("jaxpe.analysis.inspect:InspectResult")
     found = [load_result(kind, folder / "inspect.json") for folder in options.runs]
-    return load("jaxpe.analysis.inspections:compare_inspections")(found)
+    names = [folder.name for folder in options.runs]
+    return load("jaxpe.report.pages.compared_findings:compare_pages")(map(page, found), names=names)
 
 
 # File that marks a folder of each kind, and what compares such folders.

@@ -1,9 +1,10 @@
 """A page on a console, readable at 80 columns."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
-from jaxpe.report.findings import Page, Table, findings_table, used_columns
+from jaxpe.report.findings import Finding, Page, Table, text_columns, used_columns
 from jaxpe.report.numbers import visible
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show(page: Page, *, tables: int = 3) -> None:
-    """Print a page: its findings, its first tables, and what to do.
+    """Print a page: its findings, its first tables with their notes, and what to do.
 
     Args:
         page: page of a result.
@@ -28,8 +29,10 @@ def show(page: Page, *, tables: int = 3) -> None:
     findings = [*page.lead, *(each for section in opened for each in section.findings)]
     console.print(text(f"{visible(page.title, limit=200)}\n{visible(page.about, limit=400)}"))
     shown = [table for section in opened for table in section.tables][:tables]
-    for table in ([findings_table(findings, "")] if findings else []) + shown:
+    for table in ([_findings(findings)] if findings else []) + shown:
         console.print(rich_table(table))
+        if table.note:
+            console.print(text(visible(table.note, limit=2000)))
     for finding in findings:
         if finding.sentence:
             console.print(text(f"{finding.name}: {finding.sentence}"))
@@ -39,6 +42,16 @@ def show(page: Page, *, tables: int = 3) -> None:
         console.print(text(visible(finding.todo, limit=2000)))
         for line in finding.paste.splitlines():  # a command that was wrapped is pasted as two
             console.print(text(f"    {visible(line, limit=4000)}"), soft_wrap=True)
+
+
+def _findings(findings: Sequence[Finding]) -> Table:
+    """Findings in three columns, so that their names stay on one line or two."""
+    rows = []
+    for finding in findings:
+        value, ends, compared = finding.texts()
+        rest = "; ".join(part for part in (ends, compared, finding.verdict) if part)
+        rows.append((finding.name, value, rest))
+    return Table("", ("finding", "value", "95 % interval; compared with; verdict"), rows)
 
 
 def rich_table(table: Table) -> "rich.table.Table":
@@ -52,8 +65,9 @@ def rich_table(table: Table) -> "rich.table.Table":
     make = require("rich.table", extra="report").Table
     table = used_columns(table)
     shown = make(title=text(table.title) if table.title else None, box=box, padding=(0, 1, 0, 0))
+    texts = text_columns(table) | {0}
     for index, name in enumerate(table.header):
-        shown.add_column(text(name), justify="right" if index else "left")
+        shown.add_column(text(name), justify="left" if index in texts else "right")
     for row in table.rows:
         shown.add_row(*(text(visible(cell, limit=400) if cell else "") for cell in row))
     return shown

@@ -1,6 +1,7 @@
 """What a result says: findings, tables and figures, in sections. The same types for every job."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,8 @@ from jaxpe.report.numbers import interval_texts, number, percent
 if TYPE_CHECKING:
     import matplotlib.axes
 
+# Cells that are numbers.
+_NUMBER = re.compile(r"[<>≤~]?\s?[−+-]?[\d.,]+.*|n/a|–|-|")
 _WRITE = {"share": percent, "count": lambda value, decimals=0: f"{value:,.0f}"}
 HEADER = ("finding", "value", "95 % interval", "compared with", "verdict")
 
@@ -187,3 +190,13 @@ def used_columns(table: Table) -> Table:
     used = [k for k in range(len(table.header)) if k == 0 or any(row[k] for row in table.rows)]
     rows = [[row[k] for k in used] for row in table.rows]
     return table._replace(header=[table.header[k] for k in used], rows=rows)
+
+
+def text_columns(table: Table) -> set[int]:
+    """Columns with a cell that is no number, which are aligned to the left.
+
+    >>> text_columns(Table("Sizes", ["corpus", "share"], [("a", "< 1 %"), ("b", "n/a")]))
+    {0}
+    """
+    cells = ((index, cell) for row in table.rows for index, cell in enumerate(row))
+    return {index for index, cell in cells if not _NUMBER.fullmatch(cell)}

@@ -33,7 +33,6 @@ def training_finding(options: Source, *, found: bool) -> Finding:
         ranks,
         against="no encoding, 16",
         verdict="lowest losses on our tasks",
-        sentence="There, the encoding of lowest stress did worse than a random choice.",
         todo=f"{'Stress does not say which encoding trains best' if found else why}: choose by "
         "training.",
         paste=" && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in TRIED)}"]),

@@ -22,7 +22,15 @@ from jaxpe._core.files import atomic_file, output_folder, remove_files
 from jaxpe._core.json_values import to_json
 from jaxpe._core.results import result_files
 from jaxpe.report.drawing import FigureFormat, FigureStyle, image
-from jaxpe.report.findings import Figure, Finding, Page, Table, findings_table, used_columns
+from jaxpe.report.findings import (
+    Figure,
+    Finding,
+    Page,
+    Table,
+    findings_table,
+    text_columns,
+    used_columns,
+)
 from jaxpe.report.latex import latex, latex_paragraph, latex_table
 from jaxpe.report.numbers import visible
 
@@ -35,12 +43,12 @@ _MODULES = {
     "FindingsComparison": "compared_findings",
     "InspectResult": "inspect",
     "PropertyTable": "encodings",
+    "ReportComparison": "compared_reports",
     "RopeAnalysis": "rope",
     "RunComparison": "compared_runs",
     "StoredCounts": "counts",
     "TrainedRun": "training",
 }
-_PLAIN = re.compile(r"[<>≤~]?\s?[−+-]?[\d.,]+.*|n/a|–|-|")  # cells that are aligned to the right
 
 
 @functools.singledispatch
@@ -112,7 +120,7 @@ def write(
             f"{shown.name}.md": markdown(shown),
             f"{shown.name}.html": html(shown, images, text),
         }
-        contents |= {name: text.encode() for name, text in texts.items()}
+        contents |= {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
         contents |= {name: x for name, x in shown.files.items() if x is not None}
         stale = (_earlier_figures(folder) | shown.files.keys()) - contents.keys()
         with contextlib.ExitStack() as stack:
@@ -145,7 +153,7 @@ def html(page: Page, images: Mapping[str, bytes], methods: str) -> str:
         "prose": _prose,
         "findings": lambda rows: used_columns(findings_with_sentences(rows)),
         "rows": lambda rows: used_columns(findings_table(rows)),
-        "texts": _text_columns,
+        "texts": text_columns,
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
     }
     rows = list(settings(page).items())
@@ -258,14 +266,6 @@ def _prose(text: str) -> Any:
     markup = require("markupsafe", extra="report")
     escaped = str(markup.escape(visible(text, limit=2000) if text else ""))
     return markup.Markup(re.sub(r"`([^`\s](?:[^`]*[^`\s])?)`", r"<code>\1</code>", escaped))
-
-
-def _text_columns(table: Table) -> set[int]:
-    """Columns with a cell that is no number, which are aligned to the left."""
-    return {
-        index for row in table.rows for index, cell in enumerate(row)
-        if not _PLAIN.fullmatch(cell)
-    }  # fmt: skip
 
 
 def markdown_table(table: Table) -> str:

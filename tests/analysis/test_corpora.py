@@ -9,7 +9,13 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpora import CorporaComparison, compare_counts
 from jaxpe.analysis.counts import CountOptions, count, merge
-from jaxpe.report.corpora import configurations_figure, corpora_rows
+from jaxpe.report import draw, page
+
+
+def warned(found):
+    rows = [one for section in page(found).sections for one in section.findings]
+    return [one for one in rows if one.verdict == "less comparable"]
+
 
 OPTIONS = {"length": 6, "folds": 8, "nulls": 0}
 CHOICES = {"dim": 2, "permutations": 39}
@@ -54,12 +60,20 @@ def test_what_differs_is_told_and_what_does_not_is_not(folders):
         assert pair.distance > alike.distance
         assert pair.overlap < alike.overlap < 1
     assert [each.documents for each in found.corpora] == [321] * 3
-    assert configurations_figure(found).get_suptitle().endswith(" a and b and 1 more")
+    lines = draw(page(found).figures[0]).axes[0].lines
+    np.testing.assert_array_equal(lines[2].get_xydata(), found.corpora[1].coordinates)
     np.testing.assert_allclose([pair.p_adjusted for pair in others], 3 / 40)  # Holm
     assert not any(pair.of_position for pair in found.pairs)
-    without_nulls = found.warnings[:3]
-    assert all("null corpora" in text and "`nulls`" in text for text in without_nulls)
-    assert "`group_field`" in found.warnings[3]
+    shown = page(found)
+    assert [one.verdict for one in shown.lead] == ["no significant difference"] * 3  # 3/40 by Holm
+    assert [one.value for one in warned(found)] == ["without null corpora"] * 3 + [
+        "no `group_field`"
+    ]
+    for adjusted, verdict in ((0.05, "they differ"), (0.0501, "no significant difference")):
+        only = found._replace(pairs=(alike._replace(p_adjusted=adjusted),))
+        (row,) = page(only).lead
+        assert (row.verdict, row.value, row.reference) == (verdict, alike.distance, alike.chance)
+        assert bool(row.todo) == (adjusted == 0.05)
 
 
 def test_position_alone_is_compared_where_both_have_null_corpora(folders, tmp_path):
@@ -72,8 +86,8 @@ def test_position_alone_is_compared_where_both_have_null_corpora(folders, tmp_pa
     assert pair.folds == 4
     assert pair.p_value == pair.p_adjusted < 0.05
     turned = found._replace(pairs=(pair._replace(angles=np.radians([10.0, 40.0])),))
-    assert "40°" in corpora_rows(turned)[1][2][0]  # the largest angle
-    assert not any("null corpora" in text for text in found.warnings)
+    assert "40°" in page(turned).tables[0].rows[0]  # the largest angle
+    assert not any(one.value == "without null corpora" for one in warned(found))
     # Vocabularies differ, and null corpora are aligned as counts are.
     same = compare_counts([tmp_path / "a", tmp_path / "a"], dim=2, permutations=199)
     assert same.pairs[0].distance < 1e-6
@@ -84,7 +98,7 @@ def test_what_is_less_comparable_is_told(folders, tmp_path):
     count(CountOptions(sources=(str(tmp_path / "few.txt"),), **OPTIONS), tmp_path / "few")
     merge([folders / "a", folders / "b"], tmp_path / "both")
     found = compare_counts([tmp_path / "few", tmp_path / "both", folders / "a"], **CHOICES)
-    assert "both and a share 1 shards" in found.warnings[-1]
+    assert ("both, a", "1 shard shared") in [(one.name, one.value) for one in warned(found)]
     # As many tokens of both are compared, at most those of the smaller one.
     assert {pair.tokens for pair in found.pairs[:2]} <= {*range(1, 6 * 64 // 8 + 1)}
 

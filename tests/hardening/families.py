@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import importlib
 import io
 import itertools
 import json
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxpe.cli.commands import options_class
 from tests.data.tfds_builder import TEXTS
 from tests.films import make_films
 from tests.hardening.attempts import Attempt, command, outcome
@@ -34,7 +34,6 @@ QUICK: dict[str, tuple[object, ...]] = {
     "report": ("--dim", 4, "--splits", 2, "--length", 6),
     "count": ("--length", 6, "--folds", 4, "--nulls", 2),
     "audit": ("--examples", 8, "--length", 6, "--steps", 2),
-    "spectral": ("--examples", 8, "--length", 6),
     "train": (*SMALL_MODEL, "--steps", 2, "--batch-size", 8, "--probe-at", 0),
     "extrapolate": ("--tasks", "parity", "--encodings", "none", "--seeds", 2, "--steps", 2,
                     "--length", 2, "--batch", 4, "--factors", 1, 2),
@@ -83,7 +82,7 @@ def options(materials: Materials, *, seed: int, number: int) -> Attempts:
 
 def _numbers_of(name: str) -> list[str]:
     """The options of a command that are numbers, or lists of them."""
-    hints = typing.get_type_hints(importlib.import_module(f"jaxpe.cli.{name}").Command)
+    hints = typing.get_type_hints(options_class(name))
     if name == "train":
         sizes = typing.get_type_hints(hints["model"])
         hints |= {f"model.{field}": kind for field, kind in sizes.items()}

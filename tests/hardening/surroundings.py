@@ -83,7 +83,7 @@ def _uses(materials: Materials) -> dict[str, Callable[[str], tuple[object, ...]]
         "merge": lambda odd: ("merge", materials.counts, odd, *out),
         "audit": lambda odd: ("audit", odd, *QUICK["audit"], *out),
         "audit --model": lambda odd: ("audit", films, f"--model={odd}", *QUICK["audit"], *out),
-        "spectral --model": lambda odd: ("spectral", films, f"--model={odd}", *out),
+        "inspect": lambda odd: ("inspect", odd, films, *out),
         "train": lambda odd: ("train", odd, *QUICK["train"], *out),
         "train --pretrained": lambda odd: ("train", films, f"--pretrained={odd}", *out),
         "train --resume": lambda odd: ("train", "--resume", f"--out={odd}"),
@@ -178,7 +178,7 @@ def surroundings(materials: Materials, *, seed: int, number: int) -> Iterator[At
     """Commands that are fine, where the disk, the terminal or the folder is not."""
     films, out = materials.films, ("--out", "out")
     words: dict[str, tuple[object, ...]] = {
-        name: (name, films, *QUICK[name], *out) for name in ("report", "count", "audit", "spectral")
+        name: (name, films, *QUICK[name], *out) for name in ("report", "count", "audit")
     }
     words |= {
         "train": ("train", films, *QUICK["train"], *out),

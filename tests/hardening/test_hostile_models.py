@@ -673,7 +673,6 @@ def test_what_is_no_file(tmp_path):
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bad", "good", "word", "##1", "1"]
 COMMANDS = {
     "audit": ("--examples", 8, "--length", 6, "--model"),
-    "spectral": ("--examples", 8, "--length", 6, "--model"),
     "train": ("--steps", 2, "--batch-size", 8, "--length", 6, "--pretrained"),
 }
 
@@ -724,7 +723,7 @@ def test_a_llama_that_is_damaged(command, films, tmp_path):
     model = {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}, "unk_token": "[0]"}
     tokenizer = {"version": "1.0", "added_tokens": [], "model": model}
     Path(tmp_path, "tokenizer.json").write_text(json.dumps(tokenizer))
-    code, _, err = command("spectral", films, "--examples", 8, "--length", 6, "--model", path)
+    code, _, err = command("inspect", path, films, "--out", tmp_path / "out")
     assert code == 2
     assert "block_count is 4294967295" in err
     code, _, err = command("audit", films, "--examples", 8, "--length", 6, "--model", path)

@@ -8,7 +8,7 @@ import gguf
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.cli import rope
+from jaxpe.cli import main
 from jaxpe.plans.families import find_family
 from jaxpe.plans.fields import is_positional
 from tests.hardening.rope_mutations import CONFIGURATIONS
@@ -74,7 +74,7 @@ def spoilt(rng, fields):
 def outcome(path, capsys, words=()):
     """Exit code of the command, or the refusal."""
     try:
-        rope.run([str(path), *words])
+        main._run(["rope", str(path), *words])
     except InputError as error:
         return str(error)
     except SystemExit as error:

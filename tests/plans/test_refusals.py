@@ -9,7 +9,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import to_json
 from jaxpe.plans import RopeOptions, explain_rope
-from jaxpe.report.rope.text import rope_summary, tables_of
+from jaxpe.report import page
 from tests.plans.conftest import read
 
 NEWEST = "transformers 5.24"
@@ -85,9 +85,8 @@ def test_a_file_for_one_program_alone_has_its_numbers_among_the_programs(explain
     assert found.widest is None
     assert len(numbers(found, "vLLM 0.33")) == 64
     assert {r.rope_type for one in found.programs for r in one.numbers} == {"ntk"}
-    assert f"{NEWEST} gives no numbers" in rope_summary(found)
-    assert "vLLM 0.33" in rope_summary(found)
-    assert "What programs compute" in [title for title, *_ in tables_of(found)]
+    assert found.numbers_of != NEWEST
+    assert "What programs compute" in [table.title for table in page(found).tables]
 
 
 def test_a_refusal_of_the_configuration_class_is_of_all_programs_that_load_files_with_it(explain):
@@ -103,7 +102,8 @@ def test_a_file_that_no_program_reads(explain, fields):
     found = explain({**LLAMA, **fields})
     assert all(one.problem for one in found.programs)
     assert found.numbers_of == ""
-    assert rope_summary(found).startswith("No program reads this file.")
+    (lead,) = page(found).lead
+    assert (lead.name, lead.value) == ("programs that read the file", 0)
 
 
 @pytest.mark.parametrize(("head_dim", "scaling"), [(127, None), (64, '{"rope_type": "yarn"}')])
@@ -136,13 +136,13 @@ def test_layers_that_the_class_refuses(explain, fields, said):
 def test_a_type_without_rules_has_no_sentence_about_its_layers(explain):
     found = explain({**LLAMA, "model_type": "of_my_own", "partial_rotary_factor": 0.5})
     assert codes(found) <= {"refused_by_some"}
-    assert rope_summary(found) == f"Not judged: {found.reason}."
+    assert [one.sentence for one in page(found).lead] == [found.reason]
     assert [len(group.frequencies) for group in found.groups] == [64]
     assert "numbers shown" in found.reason
     found = explain({"model_type": "rwkv7", "hidden_size": 2048, "head_dim": 64})
     assert (found.status, found.groups) == ("not judged", ())
     assert "numbers" not in found.reason
-    assert tables_of(found) == []
+    assert "Layers" not in [table.title for table in page(found).tables]
     problems = [one.problem for one in explain({}).programs if one.problem]
     assert not any(problem.endswith(" ") for problem in problems)
 
@@ -166,7 +166,7 @@ def test_a_length_beyond_the_file_is_told_where_no_phase_is_new(explain, name):
     found = explain(fields, length=length)
     assert found.widest.unseen == 0 or name == "Llama 4 Scout"
     assert codes(found) & {"beyond_context", "beyond_scaling", "beyond_own_scaling"}
-    assert "The file needs no change" not in rope_summary(found)
+    assert page(found).lead[-1].sentence == ""  # not "needs no change"
 
 
 def test_a_model_without_rotation_has_no_phases_beyond_its_scaling(explain):

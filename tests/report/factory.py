@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from jaxpe.analysis.corpus import (
-    CorpusAnalysis,
-    EmptyPositions,
+    CorpusFacts,
+    CorpusOptions,
+    CorpusResult,
     EncodingScore,
     HeldOutScores,
     Interval,
     LetterInformation,
-    PlugIn,
+    Observed,
     Position,
     Reach,
     StandingOut,
-    StressByDimension,
     TokenCount,
     TokenShift,
     TopTokens,
@@ -27,8 +27,8 @@ from jaxpe.encodings import catalogue
 from jaxpe.plot.axes import offset_quantiles
 
 N, EQUAL = 48, 0.48  # positions, and stress of equal distances
-# The report's rows: the fitted ones, then those of the catalogue that have vectors for text.
-FAMILIES = {"mds": "fitted", "smacof": "fitted"} | {
+# The report's rows: the fitted one, then those of the catalogue that have vectors for text.
+FAMILIES = {"mds": "fitted"} | {
     entry.name: entry.family
     for entry in catalogue()
     if entry.vectors and entry.coordinates == 1 and not (entry.fitted or entry.variant_of)
@@ -36,10 +36,10 @@ FAMILIES = {"mds": "fitted", "smacof": "fitted"} | {
 REACH = Reach(
     Interval(0.1, 0.05, 0.2),
     np.array([[0.1], [0.05], [0.2]]) * np.linspace(0.3, 1, N),
-    Interval(1, 1, 1),
-    Interval(3, 2, math.inf),
+    Interval(1.0, 1.0, 1.0),
+    Interval(3.0, 2.0, math.inf),
 )
-WHERE = Where(REACH, REACH, 9)
+WHERE = Where(REACH, REACH, 19_000, 430_000)
 HOSTILE_TOKENS = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -52,10 +52,10 @@ HOSTILE_TOKENS = [
 ]
 
 
-NESTED = {"plug_in": PlugIn, "position": Position, "stress_by_dimension": StressByDimension}
+NESTED = {"facts": CorpusFacts, "observed": Observed, "position": Position}
 
 
-def analysis(**overrides: Any) -> CorpusAnalysis:
+def analysis(**overrides: Any) -> CorpusResult:
     """A corpus of 48 positions with three real dimensions.
 
     Any field can be overridden; of a nested one, by a dict, some of its own.
@@ -63,62 +63,59 @@ def analysis(**overrides: Any) -> CorpusAnalysis:
     fields = _defaults()
     for name, value in overrides.items():
         fields[name] = fields[name] | value if name in NESTED else value
-    empty = int(np.sum(fields["documents_per_position"] == 0))
     fields.setdefault("held_out", _held_out(fields))
     nested = {name: kind(**fields.pop(name)) for name, kind in NESTED.items()}
-    return CorpusAnalysis(**fields, **nested, empty_positions=EmptyPositions("drop", empty))
+    return CorpusResult(**fields, **nested)
 
 
-def hostile() -> CorpusAnalysis:
+def hostile() -> CorpusResult:
     """Text from a corpus that attacks the page, in every field that shows text."""
     tokens = [TokenCount(token, 9 - k) for k, token in enumerate(HOSTILE_TOKENS)]
-    others = [TokenCount("שלום", 3), TokenCount("the", 2)]
+    shifts = [[TokenShift(x, 0.5, 0.1, 0.01)] for x in HOSTILE_TOKENS]
     return analysis(
-        source="<b>corpus</b>\u202e<img src=x onerror=alert(2)>" + "s" * 300,
-        tokenizer="<i>tok</i>",
-        top_tokens=[TopTokens(0, tokens), TopTokens(20, []), TopTokens(47, others)],
-        standing_out=[StandingOut(0, [TokenShift(x, 0.5, 0.1, 0.01) for x in HOSTILE_TOKENS])],
-        letters=_letters(HOSTILE_TOKENS[:4], np.arange(N) == 7),  # long words draw slowly
+        facts={
+            "name": "<b>corpus</b>\u202e<img src=x onerror=alert(2)>" + "s" * 300,
+            "tokenizer": "<i>tok</i>",
+        },
+        top_tokens=[TopTokens(k, tokens[2 * k :]) for k in range(4)],
+        standing_out=[StandingOut(k, shift) for k, shift in enumerate(shifts)],
+        letters=letters(HOSTILE_TOKENS[:4], np.arange(N) == 7),  # long words draw slowly
         choices=tuple(Choice("column of text", *[token[:40]] * 3) for token in HOSTILE_TOKENS),
     )
 
 
 def score(name: str, **overrides: Any) -> EncodingScore:
     """One encoding; `distances` follow its name unless overridden."""
-    scaled, raw, corrected = {
-        "mds": (3e-13, 3e-13, 0.31),
-        "smacof": (2e-13, 2e-13, 0.30),
-        "sinusoidal": (0.081, 271.0, 0.42),
-        "rope": (0.081, 271.0, 0.42),
-        "alibi": (0.31, 0.498, 0.12),
-        "random": (0.029, 1331.0, 0.47),
-        "learned": (0.029, 0.6, 0.47),
-    }.get(name, (0.2, 1.0, 0.2 + 0.01 * len(name)))
+    scaled, corrected = {
+        "mds": (3e-13, 0.31),
+        "sinusoidal": (0.081, 0.42),
+        "rope": (0.081, 0.42),
+        "alibi": (0.31, 0.12),
+        "random": (0.029, 0.47),
+        "learned": (0.029, 0.47),
+    }.get(name, (0.2, 0.2 + 0.01 * len(name)))
     fields = {
         "name": name,
         "family": FAMILIES.get(name, "absolute"),
         "dim": 1 if name == "alibi" else 64,
-        "parameters": 3008 if name in ("mds", "smacof", "learned", "low_rank") else 0,
-        "stress": raw,
+        "parameters": 3008 if name in ("mds", "learned", "low_rank") else 0,
         "scaled_stress": scaled,
-        "kruskal_stress1": float(np.sqrt(scaled)),
         "position_scaled_stress": corrected,
         "violation_rate": 0.5 if name in ("random", "learned") else 0.224,
         "mantel_r": 0.02 if name in ("random", "learned") else 1.0 - scaled,
         "min_separation": 0.4,
         "distances": _encoding_distances(name),
-        "fitted": name in ("mds", "smacof"),
         "note": "slope 1/64 on a line" if name == "alibi" else "rows of the position matrix",
     }
     return EncodingScore(**(fields | overrides))
 
 
-def _letters(letters: list[str], present: np.ndarray, alphabet: str = "") -> LetterInformation:
+def letters(names: list[str], present: np.ndarray, alphabet: str = "") -> LetterInformation:
     """Four letters, the first at 70 %, and most information at position 7."""
     bits = np.where(present, 0.4 + (np.arange(N) == 7), math.nan)
     shares = np.tile([0.7, 0.1, 0.1, 0.1], (N, 1)) * present[:, None]
     return LetterInformation(
-        letters, 4, shares, np.stack([bits, bits - 0.1, bits + 0.2]), 90 * present, alphabet,
+        names, 4, shares, np.stack([bits, bits - 0.1, bits + 0.2]), 90 * present, alphabet,
         shares.max(axis=0), np.stack([bits, bits - 0.1, bits + 0.2]) / 2, np.array([6, 7]),
     )  # fmt: skip
 
@@ -133,16 +130,14 @@ def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
     order = sorted(known, key=known.__getitem__)
     least = known[order[0]]
     best = [name for name in order if known[name] - least < 0.02]
-    widths = np.array([8, 32, 64, 128])
     own = [0.2, 0.05, *(0.05 + 0.01 * k for k in range(1, 30))]
     return HeldOutScores(
         splits=8,
         dim=dim,
         vectors=_truth()[:, :dim],
         own=[Interval(value, value - 0.01, value + 0.01) for value in own],
-        widths=widths,
-        fixed={name: [Interval(x, x - 0.02, x + 0.02)] * len(widths) for name, x in fixed.items()},
-        best=[best] * len(widths),
+        fixed={name: Interval(x, x - 0.02, x + 0.02) for name, x in fixed.items()},
+        best=best,
         one_number=Interval(0.25, 0.2, 0.3),
         tau=0.1,
         power=-0.5,
@@ -167,8 +162,8 @@ def _encoding_distances(name: str) -> np.ndarray:
         return np.abs(t[:, None] - t[None, :]) / 64
     if name == "learned":
         return 0.02 * _encoding_distances("random")
-    if name in ("mds", "smacof"):
-        return _plug_in() * (1.0 + 0.1 * (name == "smacof") * t / N)
+    if name == "mds":
+        return _plug_in()
     if name not in ("sinusoidal", "rope"):
         rng = np.random.default_rng(list(name.encode()))
         return np.sqrt(_squared(rng.normal(size=(N, 64))))
@@ -198,46 +193,35 @@ def _defaults() -> dict[str, Any]:
     present = np.ones(N, bool)
     present[[0, 46, 47]] = False
     judged = present & (np.arange(N) < 44)
-    plug_in, position = _plug_in(), _position()
-    plug_in_values = _eigenvalues(plug_in**2, present)
+    observed, position = _plug_in(), _position()
+    observed_values = _eigenvalues(observed**2, present)
     position_values = _eigenvalues(position, judged)
     offsets = offset_quantiles(position, judged)[0]
-    dimensions = np.array([1, 2, 4, 8, 16, 32, 64])
     centred = _truth() - _truth().mean(0)
+    noisy = judged & (np.arange(N) >= 40)  # with those that are not judged, the rare positions
     return {
-        "source": "stdlib",
-        "tokenizer": "words",
-        "documents": 12_480,
-        "groups": 12_480,
-        "tokens": 431_207,
-        "length": N,
-        "vocab_size": 20_000,
-        "dim": 64,
-        "seed": 0,
-        "splits": 8,
-        "folds": 16,
-        "cohort": False,
-        "from_counts": False,
-        "group_field": None,
-        "neighbours": NeighbourSimilarity(0.002, 0.001, 0.3, 12_480),
-        "edges": None,
+        "facts": {
+            "name": "stdlib",
+            "tokenizer": "words",
+            "documents": 12_480,
+            "groups": 12_480,
+            "tokens": 431_207,
+            "length": N,
+            "vocab_size": 20_000,
+            "folds": 16,
+            "cut": 9,
+        },
+        "options": CorpusOptions(),
+        "choices": (),
         "documents_per_position": np.linspace(12_480, 20, N).astype(int) * present,
-        "rare_positions": np.arange(40, 46),
-        "top_tokens": [
-            TopTokens(1, [TokenCount("the", 210), TokenCount("a", 190), TokenCount(",", 12)]),
-            TopTokens(24, [TokenCount("of", 90), TokenCount("and", 80)]),
-        ],
-        "letters": _letters(list("ACGT"), present),
-        "standing_out": [StandingOut(7, [TokenShift("A", 0.8, 0.2, 0.01)])],
-        "plug_in": {
+        "observed": {
             "rank": 44,
-            "trace": float(plug_in_values.sum()),
-            "eigenvalues": plug_in_values,
+            "eigenvalues": observed_values,
             "violation_rate": 0.41,
             "present": present,
-            "distances": plug_in * (present[:, None] & present),
+            "distances": observed * (present[:, None] & present),
+            "split_half_trace": 1.5 * float(position_values.sum()),
         },
-        "split_half_trace": 1.5 * float(position_values.sum()),
         "position": {
             "trace": float(position_values.sum()),
             "eigenvalues": position_values,
@@ -246,6 +230,7 @@ def _defaults() -> dict[str, Any]:
             "rank_eigenvalues": position_values,
             "null_eigenvalue": 0.04,
             "present": judged,
+            "standard_errors": np.where(noisy, 1e9, 0.0),
             "squared_distances": np.where(judged[:, None] & judged, position, np.nan),
             "coordinates": np.where(judged[:, None], centred, np.nan),
             "composition_correlation": 0.12,
@@ -258,23 +243,13 @@ def _defaults() -> dict[str, Any]:
             "nearness": Interval(0.31, 0.25, 0.37),
         },
         "encodings": [score(name) for name in FAMILIES],
-        "stress_by_dimension": {
-            "dimensions": dimensions,
-            "stress": {
-                "mds": 0.9 / dimensions**2 * (dimensions < 64),
-                "sinusoidal": 4.2 * dimensions,
-                "random": 20.0 * dimensions,
-            },
-            "scaled_stress": {
-                "mds": 0.3 / dimensions**2 * (dimensions < 64),
-                "sinusoidal": 0.4 / np.sqrt(dimensions),
-                "random": 0.5 / dimensions,
-            },
-        },
-        "seconds": {
-            "read and count": 1.4,
-            "split halves": 2.1,
-            "permutation null": 6.3,
-            "in all": 9.8,
-        },
+        "where": WHERE,
+        "letters": letters(list("ACGT"), present),
+        "standing_out": [StandingOut(7, [TokenShift("A", 0.8, 0.2, 0.01)])],
+        "top_tokens": [
+            TopTokens(1, [TokenCount("the", 210), TokenCount("a", 190), TokenCount(",", 12)]),
+            TopTokens(24, [TokenCount("of", 90), TokenCount("and", 80)]),
+        ],
+        "neighbours": NeighbourSimilarity(0.002, 0.001, 0.3, 12_480),
+        "seconds": {"reading": 1.4, "in all": 9.8},
     }

@@ -8,28 +8,34 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.attention.result import Variance, residual
 from jaxpe.analysis.corpus import Interval
-from jaxpe.analysis.inspect.result import (
+from jaxpe.analysis.inspect import (
+    PARTS,
     AblationStage,
     AttentionSinks,
     AttentionStage,
     EncodingStage,
     FarContextGain,
     GeometryStage,
+    HeadDrops,
     InspectFacts,
     InspectResult,
     LearnedTable,
+    LogitSpectra,
     LossStage,
     Means,
     NeedleStage,
     OffsetBaseline,
+    PartShares,
     PositionMove,
     ProbeStage,
     RotaryBands,
+    RotaryPairs,
     ScaledLoss,
     ScalingChange,
+    SpectralStage,
     TextReach,
+    Variance,
 )
 from jaxpe.analysis.inspections import UsualRange
 from jaxpe.report.drawing import draw
@@ -61,9 +67,8 @@ def means(values: Any) -> Means:
 
 
 def variance(offset: Any, place: Any, shuffled: Any) -> Variance:
-    offset, place = np.asarray(offset, float), np.asarray(place, float)
     level = np.zeros_like(offset)
-    return Variance(level, level + 1, offset, place, shuffled, residual(offset, place))
+    return Variance(level, level + 1, offset, place, shuffled)
 
 
 # Weights of a decoder by offset: on earlier keys, and none on later ones.
@@ -74,7 +79,7 @@ SINKS = AttentionSinks(
 )  # fmt: skip
 ATTENTION = AttentionStage(
     variance=variance(GRID / 20, np.flip(GRID) / 50, GRID / 25), share=means([0.3, 0.5]),
-    overall=interval(0.4), shuffled=0.2, offsets=WEIGHTS, entropy=np.log(GRID**2 + 1),
+    overall=interval(0.4), offsets=WEIGHTS, entropy=np.log(GRID**2 + 1),
     evenness=GRID / 8, distance=2 * GRID, first=GRID / 7, first_by_chance=0.25, sink=interval(0.5),
     special=GRID / 50, special_overall=interval(0.05), dummy=GRID / 9, other=GRID / 12,
     dummy_overall=interval(0.3), other_overall=interval(0.2), dummies=["a"],
@@ -112,13 +117,24 @@ NEEDLES = NeedleStage(
     np.array([100, 2000]), np.array([0.0, 0.5]), 4, means([[1.0, 0.6], [0.4, 0.1]]),
     means([0.8, 0.25]), 0.2, "", "",
 )  # fmt: skip
+LOGITS = np.add.outer(GRID, np.arange(4)[:, None] - 2.0 * np.arange(4) ** 2)  # [2, 3, 4, 4]
+DROPS = HeadDrops(
+    "zero", 8, 1.0, GRID / 10, GRID / 20, GRID / 5, (7 - GRID) / 100, Interval(0.3, 0.2, 0.4), 0.2
+)
+SPECTRAL = SpectralStage(
+    False, LOGITS,
+    LogitSpectra(GRID / 10, GRID / 40, GRID), LogitSpectra(GRID / 8, GRID / 50, GRID + 9),
+    PartShares(*(GRID[..., None] * x for x in (np.ones(5) / 4, np.ones(5) / 8, np.ones(5) / 50))),
+    PartShares(*(np.full((1, 3, 5), x) for x in (0.2, 0.1, np.nan))),
+    RotaryPairs(np.array([2.0, 0.01]), np.full((2, 3, 2), (0.2, 0.3))), "causal", [DROPS],
+)  # fmt: skip
 FACTS = InspectFacts(
     "m", "s", "causal", "rotary", 2, 3, 8, 24, 100, 7_000_000, 512, 62, 16, 1200, 256, 0, "0",
     command="jaxpe inspect m",
 )  # fmt: skip
 RESULT = InspectResult(
     FACTS, {}, EncodingStage(TABLE, np.array([[-3.0, np.nan, 0.5]]), None), GEOMETRY, ATTENTION,
-    PROBE, ABLATION, LOSS, NEEDLES,
+    SPECTRAL, PROBE, ABLATION, LOSS, NEEDLES,
 )  # fmt: skip
 
 
@@ -136,9 +152,9 @@ def changed(**stages: Any) -> InspectResult:
 
 
 def logits(position: float, *, beyond: float = 0.0, shuffled: float = 0.5) -> InspectResult:
-    one = np.ones((2, 2))  # the mean of four equal numbers is this number
+    one = np.ones((2, 4))  # the mean of eight equal numbers is this number
     parts = variance(one * (position - beyond), one * beyond, one * shuffled)
-    return changed(attention={"variance": parts})
+    return changed(attention={"variance": parts})._replace(spectral=None)
 
 
 def moved(name: str, *ends: float, measure: str = "causal", value: float = 0.5) -> InspectResult:
@@ -162,6 +178,10 @@ def scalings(*rows: tuple[str, float, float]) -> InspectResult:
     return changed(loss={"scalings": made})
 
 
+def drops(**fields: Any) -> InspectResult:
+    return changed(spectral={"ablations": [DROPS._replace(**fields)]})
+
+
 def configured(*severities: str) -> list[tuple[float, str]]:
     """Value and command of the card on a wrong configuration."""
     points = [SimpleNamespace(severity=x, text=x) for x in severities]
@@ -170,16 +190,17 @@ def configured(*severities: str) -> list[tuple[float, str]]:
     return [(one.value, one.paste) for one in lead if one.name.startswith("faults")]
 
 
-LOGITS, POSITIONAL = "logits explained by positions", "positional share beyond the offset j − i"
+EXPLAINED = "logits explained by positions"
+POSITIONAL = "positional share beyond the offset j − i"
 SHIFTED, FAR = "loss added by shifted positions", "change of the loss on a far passage"
 # What is said, at a number and next to it.
 RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
     "positions matter to logits": (
-        lambda x: found(LOGITS, logits(x, shuffled=x)).verdict,
+        lambda x: found(EXPLAINED, logits(x, shuffled=x)).verdict,
         {below(0.02): "cause: none", 0.02: "cause: the encoding"},
     ),
     "cause of logits": (
-        lambda x: found(LOGITS, logits(1.0, shuffled=x)).verdict.removeprefix("cause: "),
+        lambda x: found(EXPLAINED, logits(1.0, shuffled=x)).verdict.removeprefix("cause: "),
         {above(0.8): "the encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
     ),
     "what can express the logits": (
@@ -276,6 +297,26 @@ RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
         )).verdict.split()[0],
         {below(0.3): "better", 0.3: "no"},
     ),
+    "a drop beyond noise": (
+        lambda p: found(
+            "largest drop without a head, zeros in its place", drops(p_value=np.full((2, 3), p))
+        ).verdict,
+        {0.05: "head 1.2", above(0.05): "head 1.2, within noise", math.nan: "head 1.2"},
+    ),
+    "more than by chance": (
+        lambda share: found(
+            "share of it in all drops without a head, zeros in its place",
+            drops(share_by_chance=share),
+        ).verdict,
+        {below(0.3): "more than by chance", 0.3: "no more than by chance"},
+    ),
+    "pairs without a rotation": (
+        lambda angle: found(
+            "logits in pairs that never complete a rotation",
+            changed(spectral={"pairs": SPECTRAL.pairs._replace(angles=np.array([angle, 0.01]))}),
+        ).against[0],
+        {below(math.pi / 2): "2", math.pi / 2: "1"},
+    ),
     "a probe that reads": (
         lambda x: "not" in found("linear probe of position, R² of the best layer", changed(
             probe={"r2": means([x] * 3)}
@@ -322,7 +363,7 @@ def test_the_scaling_that_helps_most_at_the_largest_multiple_is_advised():
 
 VALUES = {
     "logits explained by positions": (0.4, 0.3, 0.6),
-    "logits explained in random order of tokens": 0.2,
+    "logits explained in random order of tokens": 0.14,
     "largest share of a layer": (0.5, 0.4, 0.7),
     "largest share of a head": 0.32,
     "positional share beyond the offset j − i": 0.07 / 0.245,
@@ -344,7 +385,6 @@ VALUES = {
     "loss at the last positions": (2, 1.9, 2.2),
     "worth of context right before a passage": (0.6, 0.5, 0.8),
     "worth of far context": (0.1, 0.0, 0.3),
-    "worth of far context under the best scaling": (0.4, 0.3, 0.6),
     "facts retrieved from the longest text": (0.25, 0.15, 0.45),
     "effective rank of the position table": 2.4,
     "norm of position vectors, median": 2.5,
@@ -354,6 +394,13 @@ VALUES = {
     "scaled stress of the table against position": 0.3,
     "held-out stress of the table": (0.33, 0.23, 0.53),
     "Mantel correlation with position": -0.25,
+    "mean logits beyond Toeplitz, median head": 0.35,
+    "effective rank of mean logits, median head": 3.5,
+    "distance of spectrum and symbol, median head": 3.5 / 40,
+    "logits in pairs that never complete a rotation": 0.6,
+    "largest drop without a head, zeros in its place": (0.6, 0.3, 1.2),
+    "share of it in all drops without a head, zeros in its place": (0.3, 0.2, 0.4),
+    "drops beyond noise without a head, zeros in its place": 5,
 }
 
 
@@ -380,6 +427,14 @@ TABLES = {
     "Sinks, offset and frequencies by layer": [  # norms of the layers 4 and 7 of all eight
         ("4", "25", "22", "4", "10", "10", "20", "7"),
         ("7", "62", "56", "7", "20", "25", "50", "17")
+    ],
+    "Spectra by layer, median head": [
+        ("0", "20", "25", "5", "4", "2", "11", "0.3", "2"),
+        ("1", "50", "62", "12", "10", "5", "14", "0.6", "2"),
+    ],
+    "Content and position": [
+        *((name, "88", "44", "7", "20", "–") for name in PARTS),
+        ("cross terms", "−338", "", "", "0", ""),  # 100 less five times 87.5
     ],
     "Probe by layer": [
         ("before the first layer", "0.20 (0.10 to 0.40)", "3.0"),
@@ -410,6 +465,12 @@ def test_tables_have_the_numbers_of_the_result(title):
     assert [tuple(row) for row in table.rows] == TABLES[title]
 
 
+def diagonal_means(logits: np.ndarray) -> np.ndarray:
+    """Means at offsets −2, −1, 1 and 2 of a matrix, less the mean of all pairs i ≠ j."""
+    level = logits[~np.eye(4, dtype=bool)].mean()
+    return np.array([np.diagonal(logits, k).mean() - level for k in (-2, -1, 1, 2)])
+
+
 def test_figures_draw_the_numbers_of_the_result():
     axes = {each.name: draw(each).axes for each in page(RESULT).figures}
     lines = {
@@ -425,6 +486,13 @@ def test_figures_draw_the_numbers_of_the_result():
     assert lines["probe"][0][1:] == ([0, 2, 4], [0.2, 0.9, 0.5])
     assert lines["position-table"][0][1:] == ([0, 1, 2, 3], [1, 2, 3, 5])
     assert lines["loss"][1] == ("YaRN", [4, 32], [3.5, 2.5])
+    name, offsets, diagonal = lines["symbols"][0]
+    assert (name, offsets) == ("head 1.2: 30\xa0%", [-2, -1, 0, 1, 2])
+    centred = diagonal_means(LOGITS[1, 2])
+    assert diagonal == pytest.approx([*centred[:2], math.nan, *centred[2:]], nan_ok=True)
+    frequencies, symbol = axes["symbols"][1].lines[0].get_data()
+    waves = np.exp(1j * np.pi * np.outer(frequencies, [-2, -1, 1, 2]))
+    np.testing.assert_allclose(symbol, (waves @ centred).real)
     name, offsets, weights = lines["attention-by-offset"][1]
     assert (name, offsets) == ("head 7.2", [-3, -2, -1, 0])
     assert weights == pytest.approx(WEIGHTS[1, 2, :4])

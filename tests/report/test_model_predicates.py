@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jaxpe.report.audit.page import _side, audit_summary
+from jaxpe.report.extrapolation import text as extrapolation_text
 from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 
 from jaxpe.analysis.corpus import Interval
@@ -26,7 +27,6 @@ from jaxpe.plans.checks import Case, length_codes, model_codes
 from jaxpe.plans.job import read_plans
 from jaxpe.plans.result import Disagreement, PhaseError
 from jaxpe.report import training_figures, training_run
-from jaxpe.report.extrapolation import text as extrapolation_text
 from tests.report import test_extrapolation as extrapolation
 from tests.report.test_predicates import LEAST, above, below
 

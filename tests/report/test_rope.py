@@ -1,156 +1,141 @@
-"""The view of a positional configuration, and the command."""
+"""The page of a rotary configuration: its rules, its cells, and what it imports."""
 
 import json
+import subprocess
+import sys
 
+import numpy as np
 import pytest
-from rich.console import Console
 
 from jaxpe._core.results import load_result
 from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
-from jaxpe.report import rope_summary, rope_table, write
-from jaxpe.report.rope.advice import advice
-from jaxpe.report.rope.figures import rope_figures
-from jaxpe.report.rope.text import recipe_scope, tables_of
+from jaxpe.report import draw, page, write
+from jaxpe.report.pages.rope import _layer_row, _program_column, figures_of, tables_of
 from tests.plans.conftest import read
 
 CONFIGS = read("published") | read("reported")
+LINEAR = '{"rope_type": "linear", "factor": 4.0}'
+SCALED = explain_rope(RopeOptions(head_dim=16, base=1e4, context=256, scaling=LINEAR, length=512))
+PLAN, NUMBERS = SCALED.groups[0], SCALED.programs[0].numbers[0]
+COLUMN = ["linear", "10,000", "16", "4", "–", "1", "2", "3", "half", "as the first"]
 
 
 @pytest.fixture
-def configured(tmp_path):
-    """The path of a config.json by the name of its model."""
+def explained(tmp_path):
+    """The analysis of the configuration of a model by name."""
 
-    def call(name, **changes):
+    def call(name, length=None, **changes):
         path = tmp_path / "config.json"
         path.write_text(json.dumps({**CONFIGS[name], **changes}))
-        return str(path)
+        return explain_rope(RopeOptions(config=str(path), length=length))
 
     return call
 
 
-def explained(path):
-    return explain_rope(RopeOptions(config=path))
+@pytest.mark.parametrize(
+    ("fields", "cell", "value"),
+    [
+        ({}, 0, "linear"),
+        ({"original": 2048}, 4, "2,048"),
+        ({"attention_factor": 1.25}, 5, "1.25"),
+        ({"factor": float("nan")}, 3, "–"),
+        ({"frequencies": NUMBERS.frequencies * np.where(np.arange(8) < 2, 1, 2.0)}, 9, "× 2"),
+        ({"frequencies": NUMBERS.frequencies * np.linspace(1, 3, 8)}, 9, "× 1.286 to 3"),
+        ({"frequencies": NUMBERS.frequencies[:4]}, 9, "4 of them"),
+        ({"pairing": "half, permuted"}, 8, "as weights"),
+    ],
+)
+def test_what_a_program_computes(fields, cell, value):
+    own = NUMBERS._replace(logit_factor=2.0, query_factor=3.0, **fields)
+    column = _program_column(SCALED.programs[0]._replace(numbers=(own,)), 0, NUMBERS)
+    assert list(column) == [*COLUMN[:cell], value, *COLUMN[cell + 1 :]]
 
 
-def test_the_page_is_complete_and_repeats(configured, tmp_path):
-    found = explained(configured("Ministral 3 8B"))
-    page = write(found, tmp_path / "page")
-    text = page.read_text()
-    figures = {file.stem for file in (page.parent / "figures").glob("*.svg")}
-    assert figures == {"wavelengths", "precision", "scaling"}
-    assert [one.code for one in found.findings if f'id="{one.code}"' not in text] == []
-    assert "vllm-project/vllm#48621" in text
-    again = load_result(RopeAnalysis, page.parent / "rope.json")
-    assert write(again, tmp_path / "again").read_bytes() == page.read_bytes()
+def test_rows_of_layers():
+    plan = PLAN._replace(
+        name="full_attention", layers=(0, 2), window=9, two_sided=True, place="last",
+        sections=(4, 2, 2), part="decoder",
+    )  # fmt: skip
+    assert _layer_row(plan, True) == (
+        "full in decoder", "0, 2", "rotates", "16 of 16, last entries", "10,000", "linear", "±9",
+        "half, 4+2+2",
+    )  # fmt: skip
+    counts = PLAN._replace(never_round_at_reach=1, unseen=2, kept=3, divided=4, never_round=5)
+    (table,) = (x for x in tables_of(SCALED._replace(groups=(counts,))) if x.title == "Frequencies")
+    assert table.rows[0][3:] == ("5 of 8", "1", "2", "3", "4")
 
 
-def test_other_frequencies_have_a_figure_of_their_own(configured):
-    found = explained(configured("a v5 entry, read by v4 (vllm-project/vllm#44158)"))
-    assert {figure.name for figure in rope_figures(found)} == {
-        "wavelengths",
-        "precision",
-        "programs",
-    }
+def test_cards_have_the_numbers_of_the_result():
+    base, never, factor, error, agree = page(SCALED).lead
+    (float32,) = (
+        x.largest for x in SCALED.precision
+        if (x.dtype, x.rounded, x.length) == ("float32", "all", 512)
+    )  # fmt: skip
+    assert (base.value, never.value, error.value) == (1e4, PLAN.never_round, float32)
+    assert factor.value == PLAN.attention_factor
+    assert agree.value == len(SCALED.accepted_by) - len(SCALED.differing)
 
 
-def test_a_model_named_like_a_script_stays_a_name(configured, tmp_path):
-    name = '"><script>alert(1)</script>'
-    found = explained(configured("Llama 2 7B", model_type=name))
-    assert "<script>alert" not in write(found, tmp_path / "page").read_text()
+def test_figures_have_the_numbers_of_the_result():
+    waves, errors = (draw(one).axes[0].lines for one in figures_of(SCALED))
+    before, after, trained, longest = (line.get_ydata() for line in waves)
+    np.testing.assert_allclose(after, 4 * before)
+    np.testing.assert_allclose(after, 2 * np.pi / PLAN.frequencies)
+    assert (trained[0], longest[0]) == (PLAN.trained, 512)
+    curve = [x.largest for x in SCALED.precision if (x.dtype, x.rounded) == ("float32", "all")]
+    np.testing.assert_allclose(errors[0].get_ydata(), np.maximum(curve, 1e-9))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_configuration_has_a_summary_and_tables_of_80_columns(configured, name):
-    found = explained(configured(name))
-    serious = [one for one in found.findings if one.severity != "note"]
-    summary = rope_summary(found)
-    assert not serious or serious[0].text.replace("`", "") in summary
-    console = Console(width=80, record=True, file=None, quiet=True)
-    console.print(rope_table(found))
-    assert "…" not in console.export_text()
+def test_faults_are_to_do_and_notes_are_not(explained, name):
+    found = explained(name)
+    shown = page(found)
+    rows = [one for section in shown.sections for one in section.findings]
+    severity = {one.code.replace("_", " "): one.severity for one in found.findings}
+    checked = [one for one in rows if one.name in severity]
+    assert len(checked) == len(found.findings)
+    assert all(bool(one.todo) == (one.value != "note") for one in checked)
+    assert all(bool(one.todo) != bool(one.sentence) for one in checked)
 
 
-def test_steps_name_the_programs_that_agree_or_the_notes(configured):
-    linear = {"rope_type": "linear", "factor": 8.0}  # SGLang ignores it
-    found = explained(configured("Gemma 2 9B", rope_scaling=linear))
-    assert [step.text for step in advice(found) if "5.24, 4.57" in step.text and step.paste]
-    assert not [step.text for step in advice(found) if "SGLang" in step.text and step.paste]
-    cells = {cell for *_, rows in tables_of(found) for row in rows for cell in row}
+def test_programs_that_differ_are_named_and_checked_with_golden_vectors(explained):
+    found = explained("Gemma 2 9B", rope_scaling={"rope_type": "linear", "factor": 8.0})
+    agree = page(found).lead[-1]  # SGLang ignores it
+    assert found.differing == ["SGLang 0.5.23"]
+    assert agree.verdict == "SGLang 0.5.23 differ"
+    assert agree.paste == f"jaxpe golden {found.source} --out vectors"
+    cells = {cell for table in tables_of(found) for row in table.rows for cell in row}
     assert {"≠ × 8", "π (lost)"} <= cells
-    found = explained(configured("DeepSeek-V3"))
-    assert {one.severity for one in found.findings} == {"note"}
-    assert f"{len(found.findings)} notes" in advice(found)[0].text
-    assert advice(found._replace(findings=())) == []
+    assert not page(explained("DeepSeek-V3")).lead[-1].todo
 
 
-def test_agreement_is_told_of_the_file_and_not_of_longer_texts(configured):
-    path = configured("Qwen2 7B")
-    plain, longer = (explain_rope(RopeOptions(config=path, length=n)) for n in (None, 262_144))
-    assert "without scaling" not in rope_summary(plain)
-    assert "without scaling" in rope_summary(longer)
-    assert f"{plain.context:,}" in recipe_scope(longer)
-
-
-def test_the_command_tells_and_exits_with_0(command, configured):
-    code, out, err = command("rope", configured("DeepSeek-V2-Lite"))
-    assert (code, err) == (0, "")
-    assert "transformers#47435" in out.replace("\n", "")
-
-
-def test_the_command_prints_json_alone(command, configured):
-    code, out, _ = command("rope", configured("Qwen3 8B"), "--length", 163_840, "--json")
-    found = json.loads(out)
-    assert code == 0
-    assert found["length"] == 163_840
-    assert {"status", "model_type", "groups", "programs", "findings", "unread"} <= found.keys()
-    group = found["groups"][0]
-    assert (group["kind"], group["turning"], group["pairing"]) == ("rotary", 128, "half")
-    assert len(group["frequencies"]) == 64
-    assert {recipe["program"] for recipe in found["recipes"]} >= {"config.json", "vLLM 0.33"}
-
-
-def test_what_is_not_judged_exits_with_3(command, configured):
-    code, out, err = command("rope", configured("Qwen3 8B", model_type="of_my_own"), "--json")
-    assert (code, err) == (3, "")
-    assert json.loads(out)["status"] == "not judged"
-
-
-def test_the_columns_are_explained_when_asked(command, configured):
-    plain, explained = (
-        command("rope", configured("Qwen3 8B"), *words)[1] for words in ((), ("--explain",))
-    )
-    assert "never complete a rotation within the trained" not in plain
-    assert "never complete a rotation within the trained" in " ".join(explained.split())
-
-
-def test_recipes_have_the_vendors_numbers(command, configured):
+def test_settings_for_a_longer_text_have_the_vendors_numbers(explained):
     """Qwen 3's YaRN starts from 32,768, though max_position_embeddings is 40,960."""
-    _, out, _ = command("rope", configured("Qwen3 8B"), "--length", "128k", "--json")
-    recipes = {one["program"]: one["text"] for one in json.loads(out)["recipes"]}
-    entry = json.loads(recipes["config.json"])["rope_parameters"]
+    shown = {one.value: one.paste for one in page(explained("Qwen3 8B", 131_072)).steps}
+    entry = json.loads(shown["config.json"])["rope_parameters"]
     assert (entry["factor"], entry["original_max_position_embeddings"]) == (4.0, 32_768)
-    assert "--yarn-orig-ctx 32768" in recipes["llama.cpp"]
-    assert "--max-model-len 131072" in recipes["vLLM 0.33"]
+    assert "--max-model-len 131072" in shown["vLLM 0.33"]
 
 
-def test_the_command_takes_options_alone_and_writes_a_page(command, tmp_path):
-    scaling = '{"rope_type": "linear", "factor": 2.0}'
-    words = ("--head-dim", 8, "--context", 64, "--scaling", scaling)
-    code, out, _ = command("rope", *words, "--out", tmp_path / "page")
-    assert code == 0
-    assert "rope.html" in out.replace("\n", "")
-    assert (tmp_path / "page" / "rope.json").exists()
+def test_what_no_rule_knows_is_not_judged(explained):
+    (lead,) = page(explained("Qwen3 8B", model_type="of_my_own")).lead
+    assert lead.value == "not judged"
+    assert "check_rotary" in lead.paste
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "pass config, a config.json or a .gguf, or at least --head-dim"),
-        (("nowhere.json",), "nowhere.json does not exist; pass a config.json"),
-        (("--head-dim", 8, "--length", 1), "--length is 1; pass at least 2"),
-    ],
-)
-def test_bad_input_is_one_line(command, words, said):
-    code, out, err = command("rope", *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+def test_the_files_repeat_and_names_are_no_markup(explained, tmp_path):
+    name = '"><script>alert(1)</script>'
+    found = explained("Llama 2 7B", model_type=name)
+    written = write(found, tmp_path / "page")
+    again = load_result(RopeAnalysis, tmp_path / "page" / "rope.json")
+    assert write(again, tmp_path / "again").read_bytes() == written.read_bytes()
+    assert "<script>alert" not in written.read_text()
+
+
+def test_the_page_needs_no_jax():
+    code = (
+        "import sys; from jaxpe.plans import RopeOptions, explain_rope; from jaxpe.report import "
+        "page; page(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048))); "
+        "sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

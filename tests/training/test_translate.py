@@ -11,10 +11,9 @@ import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.training_run import choices, read_run
-from jaxpe.cli.train import next_commands
 from jaxpe.data import sequence_pairs, sequence_task
 from jaxpe.data.tasks.sequences import EOS, PADDING, sequence_tokens
-from jaxpe.report import trained_summary, training_table
+from jaxpe.report import page
 from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train, translation
 from jaxpe.training.config import check_config, longest_row
 from jaxpe.training.documents import load_data
@@ -110,13 +109,15 @@ def test_a_run_stopped_in_between_ends_the_same(finished, tmp_path):
 
 def test_a_page_says_how_the_answers_were(finished):
     run = read_run(finished.out)
-    text = trained_summary(run)
-    for word in ("answers", "length 3", "rope / t5 / alibi", "108 pairs"):
-        assert word in text
-    labels = [str(cell) for cell in training_table(finished.summary).columns[0].cells]
-    assert {"right answers", "right answers, length 3"} <= set(labels)
-    assert choices(run)["cross_encoding"].value == "alibi"
-    assert not {"spectral", "audit"} & next_commands(run.config).keys()
+    shown = page(run)
+    answers = shown.lead[1]
+    assert (answers.name, answers.value) == (
+        "answers wholly right", finished.summary.evaluation.last["exact"]
+    )  # fmt: skip
+    rows = [row[0] for row in shown.tables[0].rows]
+    assert {"right answers", "right answers, length 3"} <= set(rows)
+    assert choices(run.config, "translate")["cross_encoding"].value == "alibi"
+    assert not any("audit" in step.paste for step in shown.steps)
 
 
 def test_the_loss_counts_no_padding_and_no_rows_that_fill_a_batch():

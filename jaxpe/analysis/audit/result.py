@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe.theory import STATEMENTS, Audit, Comparison, Statement, verdict
+from jaxpe.theory.audit import Status
 
 # A statement is refuted where its hypotheses hold and a conclusion fails, is not decided where a
 # hypothesis is unchecked instead, and claims nothing of a model where a hypothesis fails.
@@ -59,11 +60,15 @@ class AuditedStatement(NamedTuple):
 
     Attributes:
         name: name of the statement.
+        status: verdict on it in general, of `jaxpe.theory.Statement`.
+        verdict: verdict of the evaluation, in words.
         hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
         unchecked: names of hypotheses that numbers cannot decide.
     """
 
     name: str
+    status: Status
+    verdict: str
     hypotheses: dict[str, Sides]
     conclusions: dict[str, Sides]
     instead: dict[str, Sides]
@@ -72,13 +77,8 @@ class AuditedStatement(NamedTuple):
 
     @property
     def published(self) -> Statement:
-        """The statement: its words, and its status in general."""
+        """The statement, with its words."""
         return next(entry for entry in STATEMENTS if entry.name == self.name)
-
-    @property
-    def verdict(self) -> str:
-        """Verdict of the evaluation, in words."""
-        return verdict(self)
 
     @property
     def outcome(self) -> Outcome:
@@ -158,6 +158,8 @@ def audited(statement: Statement, audit: Audit) -> AuditedStatement:
     """A statement and its evaluation as plain values."""
     return AuditedStatement(
         statement.name,
+        statement.status,
+        verdict=verdict(audit),
         hypotheses=_sides(audit.hypotheses),
         conclusions=_sides(audit.conclusions),
         instead=_sides(audit.instead),

@@ -32,7 +32,7 @@ def audit_page(result: AuditResult) -> Page:
     rows, published, comparisons = [], [], []
     for one in result.statements:
         about = one.published
-        name, against = f"{one.name}: {about.title}", f"in general {about.status}"
+        name, against = f"{one.name}: {about.title}", f"in general {one.status}"
         value = "does not apply" if one.outcome == "not claimed" else one.outcome
         why = one.verdict.removeprefix(one.outcome).removeprefix(": ")
         rows.append(Finding(name, value, against=against, verdict=why))

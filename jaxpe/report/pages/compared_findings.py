@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
@@ -15,7 +15,6 @@ _ON_TOP = 4  # findings that tell results apart, as cards
 # By name of a page: settings without which numbers are not comparable, and what to do.
 _ALIKE = {
     "inspect": (("source", "positions", "longest text"), "Inspect the models again on one text."),
-    "report": (("tokenizer", "length"), "Analyse the corpora again with equal settings."),
 }
 
 
@@ -40,7 +39,6 @@ class FindingsComparison(NamedTuple):
     Attributes:
         kind: name of their pages, such as "inspect".
         names: names of the results.
-        about: what was measured in each.
         rows: findings that at least two results have, in the order of the pages.
         settings: values of the settings that differ, one for each result.
         warnings: those of them without which numbers are not comparable.
@@ -48,13 +46,12 @@ class FindingsComparison(NamedTuple):
 
     kind: str
     names: list[str]
-    about: list[str]
     rows: list[ComparedFinding]
     settings: dict[str, list[str]]
     warnings: list[str]
 
 
-def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> FindingsComparison:
+def compare_pages(pages: Iterable[Page], *, names: Sequence[str] = ()) -> FindingsComparison:
     """Compare pages of one kind by the findings that they share.
 
     Args:
@@ -69,6 +66,7 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
     >>> compare_pages([one, other]).rows[0].apart
     True
     """
+    pages = list(pages)
     kinds = list(dict.fromkeys(each.name for each in pages))
     if len(pages) < 2 or len(kinds) > 1:
         raise InputError(f"{len(pages)} results ({', '.join(kinds)}); pass two or more of one job")
@@ -84,7 +82,6 @@ def compare_pages(pages: Sequence[Page], *, names: Sequence[str] = ()) -> Findin
     return FindingsComparison(
         kind=kinds[0],
         names=[*(names or (each.settings.get("model", each.title) for each in pages))],
-        about=[each.about for each in pages],
         rows=rows,
         settings=settings,
         warnings=[name for name in strict if not _alike(settings.get(name, []))],
@@ -119,34 +116,29 @@ def compared_page(result: FindingsComparison) -> Page:
     """Page of a comparison: the findings that tell results apart, then all of them."""
     judged = [row for row in result.rows if row.apart is not None]
     apart = [row for row in judged if row.apart]
-    count = Finding(
-        "findings that tell the results apart",
-        len(apart),
-        unit="count",
-        reference=len(judged),
-        against="of those with intervals:",
-        verdict="they differ" if apart else "no difference is decided",
-        sentence="Where intervals overlap, the order of results is not decided.",
-    )
+    verdicts = {None: "", True: "apart", False: "not decided"}
+    rows = [(row.name, *map(_cell, row.findings), verdicts[row.apart]) for row in result.rows]
+    found = Table("All findings", ("finding", *result.names, "verdict"), rows)
     differing = [(name, *values) for name, values in result.settings.items()]
-    header = ("finding", *result.names)
-    rows = [(row.name, *map(_cell, row.findings), _verdict(row)) for row in result.rows]
     settings = Table("Settings that differ", ("setting", *result.names), differing)
-    measured = Table(
-        "Results", ("result", "measured"), [*zip(result.names, result.about, strict=True)]
-    )
+    count = Finding(
+        "findings that tell the results apart", len(apart), unit="count", reference=len(judged),
+        against="of", verdict="they differ" if apart else "no difference is decided",
+        sentence="Where intervals overlap, the order of results is not decided.",
+    )  # fmt: skip
+    warnings = [
+        Finding(name, " / ".join(result.settings[name]), verdict="differs",
+                todo=_ALIKE[result.kind][1] * (name == result.warnings[0]))
+        for name in result.warnings
+    ]  # fmt: skip
     return Page(
         name="comparison",
         title=f"Comparison of {name_list(result.names)}",
         about=f"{len(result.names)} results of jaxpe {result.kind}",
         lead=[count, *(_card(row) for row in apart[:_ON_TOP])],
         sections=(
-            Section(
-                "All findings",
-                [_warning(result, name) for name in result.warnings],
-                [Table("All findings", (*header, "verdict"), rows)],
-            ),
-            Section("Settings and sizes", tables=[measured, *([settings] if differing else [])]),
+            Section("All findings", warnings, [found]),
+            Section("Settings that differ", tables=[settings], folded=True),
         ),
         methods=(
             f"{len(result.names)} results were compared finding by finding. Intervals (95 %) are "
@@ -156,30 +148,13 @@ def compared_page(result: FindingsComparison) -> Page:
 
 
 def _card(row: ComparedFinding) -> Finding:
-    """A finding of all results, as a card."""
-    return Finding(row.name, " / ".join(map(_value, row.findings)), verdict=_verdict(row))
-
-
-def _verdict(row: ComparedFinding) -> str:
-    return {None: "", True: "apart", False: "not decided"}[row.apart]
-
-
-def _value(finding: Finding | None) -> str:
-    return "–" if finding is None else finding.texts()[0]
+    """A finding of all results that it tells apart, as a card."""
+    values = ("–" if one is None else one.texts()[0] for one in row.findings)
+    return Finding(row.name, " / ".join(values), verdict="apart")
 
 
 def _cell(finding: Finding | None) -> str:
-    ends = "" if finding is None else finding.texts()[1]
-    return f"{_value(finding)} ({ends})" if ends else _value(finding)
-
-
-def _warning(result: FindingsComparison, name: str) -> Finding:
-    """A setting without which numbers are not comparable."""
-    first = name == result.warnings[0]
-    return Finding(
-        name,
-        " / ".join(result.settings[name]),
-        verdict="differs",
-        sentence="Numbers are comparable on one text, at equal sizes." if first else "",
-        todo=_ALIKE[result.kind][1] if first else "",
-    )
+    if finding is None:
+        return "–"
+    value, ends, _ = finding.texts()
+    return f"{value} ({ends})" if ends else value

@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxpe import plot
 from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import (
     POWERS,
-    SHARES,
     TAUS,
     CorpusResult,
     HeldOutScores,
@@ -23,8 +21,7 @@ from jaxpe.data.corpora.load import MARKUP, SAMPLE
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import DEFAULT_NULLS
-from jaxpe.plot.axes import offset_quantiles
-from jaxpe.report.findings import Figure, Finding, Page, Section, Table
+from jaxpe.report.findings import Finding, Page, Section, Table
 from jaxpe.report.numbers import (
     interval_texts,
     name_list,
@@ -35,11 +32,11 @@ from jaxpe.report.numbers import (
     visible,
 )
 from jaxpe.report.pages import letters
+from jaxpe.report.pages.corpus_figures import corpus_figures
 from jaxpe.report.training_advice import training_finding
 from jaxpe.report.writing import page
 
 ENCODING = "encoding.npz"  # the vectors fitted to all documents
-_OBSERVED, _POSITION, _CHANCE, _COMPOSITION = "#882255", "#332288", "#555555", "#E69F00"
 _MUCH = 0.1  # part of the stress of equal distances
 # Few positions make the variance if they have this share of it and are at most a part of all.
 _MOST, _FEW_PART = 0.9, 1 / 5
@@ -52,7 +49,7 @@ _SUSPICION, _ALIKE = 0.01, 0.01  # p-value and cosine from which neighbours may 
 _GROUPED = 0.9  # part of the documents up to which copies and pieces are worth a word
 _CLIPPED = 0.005  # part of a share outside [0, 1] from which it is said
 _MORE = 4  # times as many documents halve the standard error
-_TOKENS = 4  # most frequent tokens of a position on the page
+_TOKENS = 3  # most frequent tokens of a position on the page
 _DATA = {"sst2": "SST-2 [@socher2013]", "imdb": "IMDB [@maas2011]"}
 _NULL_FAILS = "the null does not hold"
 _UNDEFINED = Interval(math.nan, math.nan, math.nan)
@@ -81,20 +78,20 @@ _NEARNESS = {
     "few": "few positions make it",
 }
 _WORDS = (
-    ("Hellinger distance", "d²(μ, ν) = Σᵥ (√μ(v) − √ν(v))², Eq. (3), from 0 to √2, of the token "
-     "frequencies at two positions."),
-    ("sampling noise", "What other documents would not repeat. Without it, squared distances may "
-     "be below 0."),
+    ("Hellinger distance", "d² = Σ (√p − √q)², Eq. (3), over the token frequencies p and q at two "
+     "positions; from 0 to √2."),
+    ("sampling noise", "What other documents would not repeat."),
     ("composition, position", "What remains when each document is rotated by a random offset, its "
-     "last token in place: long documents have other words, some words end documents, counts are "
-     "thin. Position is the rest: 0 if documents are stationary, given length and last token."),
+     "last token in place: who gets there, what ends documents, thin counts. Position is the "
+     "rest: 0 for stationary documents."),
     ("bits per token", "Mutual information of position and token, less its mean for rotated "
      "documents. Of the first k positions: all later ones count as one."),
     ("half-distance", "Offset at which the mean squared distance reaches half of its mean over "
      "all pairs."),
-    ("scaled stress", "Σ (‖pᵢ − pⱼ‖ − dᵢⱼ)² / Σ dᵢⱼ², Eq. (4), at the best scale: 0 copies the "
-     "distances, 1 ignores them. Equal distances tell no position from another."),
-    ("nearness", "Over |i − j| < |i − k|: the mean of d²ᵢₖ − d²ᵢⱼ over that of their sum."),
+    ("scaled stress", "Σ (e − d)² / Σ d², Eq. (4), of distances e of an encoding at their best "
+     "scale: 0 copies the distances d, 1 ignores them. Equal distances tell no position from "
+     "another."),
+    ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
     ("violations", "Share of these triples in which an encoding puts j farther; random vectors "
      "have 50 %."),
 )  # fmt: skip
@@ -113,11 +110,13 @@ def corpus_page(result: CorpusResult) -> Page:
         lead, left = [*of_letters[:2], *lead[:2], *first[:1]], first[1:]
         of_letters, fits = of_letters[2:], [best, *fits]
     told = [*parts, *left, *itertools.chain(*others), *geometry_findings(result)]
+    told += letters.standing_out(result)
     words = Table("Words", ("word", "meaning"), _WORDS)
-    choices = Table("Choices", ("setting", "value", "why", "how to set it"), result.choices)
+    rows = [tuple(visible(x, limit=400) for x in choice) for choice in result.choices]
+    choices = Table("Choices", ("setting", "value", "why", "how to set it"), rows)
     sections = (
         *letters.sections(result, of_letters),
-        Section("How much position tells, and where", told, figures=_figures(result)),
+        Section("How much position tells, and where", told, figures=corpus_figures(result)),
         Section("Documents", document_findings(result)),
         Section("Encodings", fits, [_encoding_table(result)], folded=result.letters is not None),
         Section("Most frequent tokens", tables=[_token_table(result)], folded=True),
@@ -146,7 +145,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
     fails, found = null_fails(result), []
     for name in ("position", "noise", "composition"):
         share = result.intervals.get(f"{name}_share", _UNDEFINED)
-        sentence = "The rest is sampling noise and composition." * (name == "position")
+        sentence = ""
         if not fails and max(-share.estimate, share.estimate - 1) >= _CLIPPED:
             sentence = "Noise puts the estimate outside 0 to 100 %; it is shown at the bound."
         if not fails:
@@ -230,7 +229,7 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
         at = ranges(_mask(result, main), origin=result.facts.origin)
         found.append(Finding(f"share of position’s variance at {at}", share, unit="share"))
     if dimensions_kind(result) in ("none", "only rare", "found"):
-        level = (position.null_eigenvalue, "95 % of rotated corpora are below")
+        level = (position.null_eigenvalue, "level of rotated corpora")
         largest = Finding("largest eigenvalue", float(position.rank_eigenvalues[0]))
         found.append(largest._replace(reference=level[0], against=level[1]))
     interval, verdict = result.intervals.get("nearness"), nearness(result)
@@ -239,10 +238,9 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
         found.append(order._replace(verdict=_NEARNESS[verdict]))
     if verdict in ("more", "rises and falls") and position.half_distance is not None:
         found.append(Finding("half-distance", *position.half_distance, unit="positions"))
-    if few_reach(result) and position.significant_rank:
-        r = position.composition_correlation
-        verdict = "alike: both may change towards the end"
-        verdict = verdict if r >= _LIKE_COMPOSITION else "not alike"
+    r = position.composition_correlation
+    if few_reach(result) and position.significant_rank and r >= _LIKE_COMPOSITION:
+        verdict = "both may change towards the end"
         found.append(Finding("correlation with composition, first axes", r, verdict=verdict))
     return found
 
@@ -314,7 +312,7 @@ def document_findings(result: CorpusResult) -> list[Finding]:
     if len(tokens):
         label = f"documents at position {position_name(int(tokens[-1]), facts.origin)}"
         how = "counts of documents of one length" if facts.from_counts else "--cohort"
-        sentence = f"Far positions belong to long documents; {how} would compare the same ones."
+        sentence = f"Far positions belong to long documents; {how} would compare equal ones."
         said = {"verdict": "few reach it", "sentence": sentence} if few_reach(result) else {}
         found.append(_count(label, int(reach[tokens[-1]]), **of, **said))
     if facts.cut:
@@ -358,7 +356,7 @@ def _noisy(result: CorpusResult) -> list[Finding]:
     if facts.edges is not None:
         todo = paste = ""
     at = ranges(_mask(result, rare), origin=facts.origin)
-    sentence = f"Positions {at}: noise hides a difference of typical size."
+    sentence = f"Positions {at}."
     verdict = "" if judged else "no position can be judged alone"
     said = {"verdict": verdict, "sentence": sentence, "todo": todo, "paste": paste}
     of = {"reference": facts.length, "against": "of"}
@@ -409,8 +407,8 @@ def encoding_findings(result: CorpusResult) -> list[Finding]:
             Finding("best encoding", "none", verdict="nothing to fit", sentence=sentence),
             *train,
         ]
-    at, dim = list(held_out.widths).index(result.options.dim), held_out.dim
-    (best, *tied), stress = held_out.best[at], held_out.fixed[held_out.best[at][0]][at]
+    dim, (best, *tied) = held_out.dim, held_out.best
+    stress = held_out.fixed[best]
     equal = {"reference": held_out.equal.estimate, "against": "equal distances"}
     verdict, sentence = "best of the fixed encodings", "Of the fixed encodings it fits best."
     if not beats_equal(held_out):
@@ -454,17 +452,15 @@ def _encoding_table(result: CorpusResult) -> Table:
     for score in sorted(result.encodings, key=lambda x: families.index(x.family)):
         held, family = "", score.family + f", width {score.dim}" * (score.dim != dim)
         if held_out is not None and score.name in held_out.fixed:
-            stress = held_out.fixed[score.name][list(held_out.widths).index(dim)]
-            value, low, high = interval_texts(*stress)
+            value, low, high = interval_texts(*held_out.fixed[score.name])
             held = f"{value} ({low}–{high})"
         stresses = number(score.scaled_stress), number(score.position_scaled_stress), held
         others = percent(score.violation_rate), number(score.mantel_r, 2)
         rows.append((score.name, family, *stresses, *others))
     header = ("encoding", "family", "observed", "position", "held out", "violations", "Mantel r")
     note = (
-        "Scaled stress against distances as observed, of position, and of position in held-out "
-        "halves; lower is better. Mantel r: correlation with distances of position. Stress is "
-        "faithfulness to the corpus, not how well a model learns."
+        "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
+        "correlation with distances of position."
     )
     return Table("Fit of the encodings", header, rows, note)
 
@@ -475,111 +471,16 @@ def _token_table(result: CorpusResult) -> Table:
         cells = [f"{visible(x.token, limit=40)} {x.count:,}" for x in tokens[:_TOKENS]]
         cells += [""] * (_TOKENS - len(cells))
         rows.append((position_name(position, result.facts.origin), *cells))
-    header = ("position", *(f"token {k + 1}" for k in range(_TOKENS)))
+    header = ("position", *(f"{k + 1}" for k in range(_TOKENS)))
     return Table("Most frequent tokens", header, rows)
-
-
-def _figures(result: CorpusResult) -> list[Figure]:
-    """Shares, distances, spectrum, map and distance by offset; one fewer beside a logo."""
-    position, observed, origin = result.position, result.observed, result.facts.origin
-    parts = [result.intervals.get(f"{name}_share", _UNDEFINED) for name in SHARES]
-    reach, level = result.documents_per_position, position.null_eigenvalue
-    corrected = np.sqrt(np.clip(position.squared_distances, 0, None))
-    own, all_ = {"present": position.present, "origin": origin}, observed.present
-    colours = [_CHANCE, _COMPOSITION, _POSITION]
-    titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figures = [
-        Figure(
-            "shares",
-            "Shares of the variance, and documents by position",
-            "Top: parts of the observed variance, with 95 % intervals. Bottom: documents that "
-            "reach each position.",
-            [
-                lambda ax: plot.shares(parts, SHARES, ax=ax, color=colours),
-                lambda ax: plot_reach(reach, origin, ax),
-            ],
-            height=1.9,
-        ),
-        Figure(
-            "distances",
-            "Distances between positions",
-            "Left: as observed. Right: without sampling noise and composition. Scales leave out "
-            "the lowest and highest 2 %; grey has no data.",
-            [
-                lambda ax: plot_map(observed.distances, all_, origin, "as observed", ax),
-                lambda ax: plot_map(corrected, position.present, origin, "of position", ax),
-            ],
-            columns=2,
-        ),
-        Figure(
-            "spectrum",
-            "Dimensions against chance",
-            "Each point is a dimension. Those above the dashed line exceed rotated documents; "
-            "below it the axis is linear.",
-            [lambda ax: plot.spectrum(position.rank_eigenvalues, chance=level, ax=ax)],
-        ),
-        Figure(
-            "map",
-            (*titles, "The map of positions")[min(position.significant_rank, 2)],
-            "Positions with similar tokens lie close together. Successive ones are joined.",
-            [lambda ax: plot_positions(position.coordinates, own, ax)],
-            height=4.2,
-        ),
-        Figure(
-            "offset",
-            "Distance by offset",
-            "Whether positions farther apart hold more different tokens. The largest offsets have "
-            "few pairs.",
-            [lambda ax: plot_offsets(observed.distances**2, all_, position.by_offset, ax)],
-        ),
-    ]
-    left_out = set() if position.positions else {"distances", "map"}
-    if result.letters is not None:  # the logo is the fifth
-        left_out.add("offset" if origin else "spectrum")
-    return [figure for figure in figures if figure.name not in left_out]
-
-
-def plot_reach(documents: np.ndarray, origin: int, ax: Any) -> None:
-    """Number of documents that reach each position."""
-    positions = np.arange(len(documents)) - origin
-    ax.fill_between(positions, documents, step="mid", color=_OBSERVED, alpha=0.35, lw=0)
-    ax.set(xlabel="position", ylabel="documents", ylim=(0, None))
-
-
-def plot_map(D: np.ndarray, present: np.ndarray, origin: int, title: str, ax: Any) -> None:
-    """Distances between positions with a bar of colours."""
-    drawn = plot.distances(D, present=present, origin=origin, ax=ax)
-    ax.set(title=title, ylabel="")
-    bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
-    ax.figure.colorbar(drawn, ax=ax, shrink=0.9, aspect=14, **bar)
-
-
-def plot_positions(P: np.ndarray, shown: dict[str, Any], ax: Any) -> None:
-    """Map of positions with a bar of colours."""
-    points = plot.positions(P, **shown, ax=ax)
-    ax.margins(x=0.2)  # room for the labels of the ends
-    ax.figure.colorbar(points, ax=ax, label="position", fraction=0.15, pad=0.03)
-
-
-def plot_offsets(squares: np.ndarray, present: np.ndarray, by_offset: np.ndarray, ax: Any) -> None:
-    """Mean squared distance by offset, as observed, and of position with its interval."""
-    offsets, (mean, low, high) = np.arange(1, len(present)), by_offset
-    ax.plot(offsets, offset_quantiles(squares, present)[0], color=_OBSERVED, label="as observed")
-    ax.fill_between(offsets, low, high, color=_POSITION, alpha=0.18, lw=0)
-    ax.plot(offsets, mean, color=_POSITION, label="position, 95 % interval")
-    ax.set(xlabel="offset |i − j|", ylabel="mean squared distance")
-    ax.legend()
 
 
 def _settings(result: CorpusResult) -> dict[str, str]:
     facts, options = result.facts, result.options
     shown = {
         "vocabulary": f"{facts.vocab_size:,}",
-        "folds, splits": f"{facts.folds}, {options.splits:,}",
-        "width of encodings": f"{options.dim:,}",
         "cohort": "yes" if options.cohort else "no",
         "empty positions": options.empty or "drop",
-        "seed": f"{options.seed}",
     }
     return shown | {f"seconds: {x}": f"{taken:.2f}" for x, taken in result.seconds.items()}
 
@@ -603,7 +504,7 @@ def methods(result: CorpusResult) -> str:
     documents = f"a random sample of {sample[0]}" if sample else f"{facts.documents:,}"
     parts = [
         f"Tokens of {documents} documents in {facts.groups:,} groups of {groups} ({facts.tokens:,} "
-        f"tokens, tokenizer {facts.tokenizer}) were counted at {_positions(result)}."
+        f"tokens, tokenizer {visible(facts.tokenizer)}) were counted at {_positions(result)}."
     ]
     if facts.unknown_tokens:
         parts.append(
@@ -616,8 +517,7 @@ def methods(result: CorpusResult) -> str:
             "correction of each entropy [@miller1955], less its mean over "
             f"{DEFAULT_HALF_NULLS} corpora of rotated documents. They are of the {words:,} words "
             f"in at least two of {facts.folds} folds of the groups ({tokens:,} tokens); words in a "
-            f"single fold ({facts.tokens - tokens:,} tokens) are left out. A group's fold is a "
-            "hash of it."
+            f"single fold ({facts.tokens - tokens:,} tokens) are left out."
         )
     parts.append(
         "Squared Hellinger distances between positions are products of disjoint halves of the "

@@ -146,7 +146,7 @@ _COLUMNS = {
             "hooks, forward, a token, loops in full. gradient: where it goes because of the "
             "encoding: θ its parameters, q k w queries, keys, weights.",
         ),
-        _Columns("Origins", ("family", "adopted by", "gradient of", "vectors", "source"), _origin),
+        _Columns("Origins", ("family", "adopted by", "gradient", "vectors", "source"), _origin),
     ],
     "expressiveness": [
         _Columns(

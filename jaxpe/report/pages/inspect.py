@@ -1,25 +1,33 @@
 """Page of an inspection of a model: what position does in it."""
 
 import math
+import shlex
 from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
+from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
     AblationStage,
+    EncodingStage,
+    GeometryStage,
+    InspectOptions,
     InspectResult,
     LossStage,
+    NeedleStage,
     PositionMove,
     ProbeStage,
     TextReach,
 )
+from jaxpe.analysis.inspect.options import Stage
 from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, plural
 from jaxpe.report.pages import inspect_attention as attention
+from jaxpe.report.pages import inspect_spectral as spectral
 from jaxpe.report.pages.inspect_rows import at, cell, hundreds, measure, plot_curves, row
 from jaxpe.report.writing import page
 
@@ -30,7 +38,8 @@ _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the wa
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
 _KINDS = {
-    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder"
+    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder",
+    "classifier": "Classifier",
 }  # fmt: skip
 _METHODS = (
     "{model} was inspected on {examples} of {documents:,} documents of {source} ({positions} "
@@ -48,10 +57,11 @@ def inspect_page(result: InspectResult) -> Page:
     facts, of = result.facts, key_measures(result)
     sections, tables = [], []
     for name, (_, stage_section) in _STAGES.items():
-        if getattr(result, name) is not None:
-            sections.append(stage_section(result, of))
+        if (stage := getattr(result, name)) is not None:
+            sections.append(stage_section(stage, result, of))
     if result.attention is not None:
         tables += attention.layer_tables(result.attention)
+    tables += spectral.layer_tables(result.spectral)
     tables += _probe_tables(result.probe) + _loss_tables(result.loss)
     tables += _reach_tables(text_reach(result))
     absent = [(_STAGES[name][0], reason) for name, reason in result.absent.items()]
@@ -78,13 +88,13 @@ def inspect_page(result: InspectResult) -> Page:
 
 def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     """Cards: a wrong configuration, then what position is worth and where it comes from."""
-    stage, rope = result.attention, result.encoding and result.encoding.rope
+    stage, rope = result.attention, result.encoding.rope if result.encoding else None
     wrong = [one.text for one in (rope.findings if rope else ()) if one.severity == "wrong"]
     if wrong:
-        command = result.facts.command.split(" ")
-        todo, paste = f"Mend the configuration first: {wrong[0]}", " ".join(command[2:3])
-        yield row("faults of the configuration", len(wrong), "count", "wrong", todo=todo,
-                  paste=f"jaxpe rope {paste}" * bool(paste))  # fmt: skip
+        model = shlex.join(shlex.split(result.facts.command)[2:3])
+        yield row("faults of the configuration", len(wrong), "count", "wrong",
+                  todo=f"Mend the configuration first: {wrong[0]}",
+                  paste=f"jaxpe rope {model}" if model else "")  # fmt: skip
     if stage is not None:
         yield attention.position_share(of, stage)
     if (reach := text_reach(result)) is not None:
@@ -153,11 +163,13 @@ def matters_more(change: Interval, measure: str) -> bool | None:
     return False if high < _ORDER_MATTERS else None
 
 
-def _encoding(result: InspectResult, of: ModelMeasures) -> Section:
+def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) -> Section:
     """How positions enter: a table, biases, rotations."""
-    facts, stage = result.facts, result.encoding
-    assert stage is not None
+    facts = result.facts
     findings, figures, tables = [row("positions enter as", facts.encoding)], [], []
+    if not facts.trained:
+        findings.append(row("weights", "as initialised", verdict="not trained",
+                            todo="Pass a trained model."))  # fmt: skip
     if 0 < facts.cut < facts.context:
         findings.append(row(
             "tokens at which its tokenizer.json cuts texts", facts.cut, "count",
@@ -182,18 +194,13 @@ def _encoding(result: InspectResult, of: ModelMeasures) -> Section:
             "vectors by offset.",
             [partial(plot_curves, places, {"": (table.norms,)}, "position", "norm",
                      line=table.token_norm),
-             partial(plot_curves, places[: len(shown)], {"": (shown,)}, "offset", "cosine", line=0.0,
-                     xscale="symlog")],
+             partial(plot_curves, places[: len(shown)], {"": (shown,)}, "offset", "cosine",
+                     line=0.0, xscale="symlog")],
             columns=2, height=2.6,
         ))  # fmt: skip
     if (bias := stage.bias) is not None:
         findings += [row("lowest bias of the logits", float(np.nanmin(bias))),
                      row("highest bias of the logits", float(np.nanmax(bias)))]  # fmt: skip
-        offsets, curves = np.arange(bias.shape[1]) - bias.shape[1] // 2, enumerate(bias)
-        shown = partial(plot_curves, offsets, {f"head {k}": (x,) for k, x in curves},
-                        "offset j − i", "bias", line=0.0)  # fmt: skip
-        caption = "Added to the logits by each head. Below 0 the key is earlier."
-        figures.append(Figure("bias", "Bias of the logits by offset", caption, [shown]))
     if stage.rope is not None and (plan := stage.rope.widest) is not None:
         never = f"of {len(plan.frequencies)}, within {plan.trained:,} positions"
         findings += [
@@ -207,10 +214,8 @@ def _encoding(result: InspectResult, of: ModelMeasures) -> Section:
     return Section(_STAGES["encoding"][0], findings, tables, figures)
 
 
-def _geometry(result: InspectResult, of: ModelMeasures) -> Section:
+def _geometry(stage: GeometryStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Fit of learned positions to the distances of the corpus."""
-    stage = result.geometry
-    assert stage is not None
     order = "better" if stage.corrected < stage.shuffled.low else "no better"
     verdict = f"{order} than in random order" if stage.significant else "no effect to fit"
     measured = {
@@ -234,10 +239,8 @@ def _geometry(result: InspectResult, of: ModelMeasures) -> Section:
     return Section(_STAGES["geometry"][0], findings, note=sizes + note)
 
 
-def _probe(result: InspectResult, of: ModelMeasures) -> Section:
+def _probe(stage: ProbeStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Linear probe of the position, by layer."""
-    stage = result.probe
-    assert stage is not None
     best, last = int(np.argmax(stage.r2.mean)), len(stage.layers) - 1
     reads = "" if stage.r2.mean[best] > 0 else "does not read it, closest "
     findings = [
@@ -268,10 +271,8 @@ def layer_name(stage: ProbeStage, index: int) -> str:
     return f"after layer {layer - 1}" if index < len(stage.layers) - 1 else "after the last layer"
 
 
-def _ablation(result: InspectResult, of: ModelMeasures) -> Section:
+def _ablation(stage: AblationStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Output or loss under each change of the positions."""
-    stage = result.ablation
-    assert stage is not None
     own, *moved = stage.moved
     embedding, findings = stage.measure == "embedding", []
     if not embedding:
@@ -279,7 +280,9 @@ def _ablation(result: InspectResult, of: ModelMeasures) -> Section:
                             reference=stage.reference, against="a uniform guess"))  # fmt: skip
     findings += [_shifted(move, stage) for move in moved if move.name == "shifted"]
     header = ("positions", "loss, nats", "change, nats", "verdict")
-    rows = [(move.name, cell(move.value), cell(move.change), _small(move)) for move in moved]
+    small = [max(map(abs, move.change)) < _SMALL_CHANGE for move in moved]
+    rows = [(move.name, cell(move.value), cell(move.change), "hardly changes" * hardly)
+            for move, hardly in zip(moved, small, strict=True)]  # fmt: skip
     if embedding:
         header = ("positions", "cosine of the mean", "cosine of tokens", "verdict")
         rows = [(move.name, cell(move.value), cell(move.tokens) if move.tokens else "–", "")
@@ -311,15 +314,8 @@ def _shifted(move: PositionMove, stage: AblationStage) -> Finding:
     )
 
 
-def _small(move: PositionMove) -> str:
-    small = max(abs(move.change.low), abs(move.change.high)) < _SMALL_CHANGE
-    return "hardly changes" if small else ""
-
-
-def _loss(result: InspectResult, of: ModelMeasures) -> Section:
+def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Loss by position, the gain from far context, and scalings."""
-    stage = result.loss
-    assert stage is not None
     loss, edges, distance = (
         stage.scaled[0].loss,
         stage.edges,
@@ -335,10 +331,6 @@ def _loss(result: InspectResult, of: ModelMeasures) -> Section:
             row("worth of context right before a passage", at(far.gain, 0), "nats"),
             row("worth of far context", at(far.gain, -1), "nats", against=f"{distance[-1]} before"),
         ]
-    if others := stage.far[1:]:
-        best = max(others, key=lambda scaled: float(scaled.gain.mean[-1]))
-        name = "worth of far context under the best scaling"
-        findings.append(row(name, at(best.gain, -1), "nats", best.name))
     middles = np.sqrt(edges[:-1] * edges[1:])
     shown = [partial(plot_curves, middles, {x.name: x.loss for x in stage.scaled}, "position",
                      "loss, nats", xscale="log")]  # fmt: skip
@@ -363,11 +355,18 @@ def _loss(result: InspectResult, of: ModelMeasures) -> Section:
 def _longer(result: InspectResult) -> Iterator[Finding]:
     """Advice to measure at the full context, where texts were shorter."""
     facts = result.facts
-    if facts.context and facts.longest < facts.context:
-        more = f"{facts.command} --stages loss needles --longest {facts.context}"
-        yield row("longest text measured", facts.longest, "count", "shorter than the context",
-                  reference=facts.context, against="context", paste=more if facts.command else "",
-                  todo="Measure at its full context before you rely on it.")  # fmt: skip
+    if not facts.context or facts.longest >= facts.context:
+        return
+    more = ""
+    if facts.command:
+        _, _, model, *sources = shlex.split(facts.command)
+        stages: tuple[Stage, ...] = ("loss", "needles")
+        options = InspectOptions(model=model, source=tuple(sources), stages=stages,
+                                 longest=facts.context)  # fmt: skip
+        more = command_line("inspect", options, positional=("model", "source"))
+    yield row("longest text measured", facts.longest, "count", "shorter than the context",
+              reference=facts.context, against="context", paste=more,
+              todo="Measure at its full context before you rely on it.")  # fmt: skip
 
 
 def _scaling(stage: LossStage) -> Iterator[Finding]:
@@ -428,10 +427,8 @@ def _reach_tables(reach: TextReach | None) -> list[Table]:
     return tables
 
 
-def _needles(result: InspectResult, of: ModelMeasures) -> Section:
+def _needles(stage: NeedleStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Facts retrieved from texts, by depth and length."""
-    stage = result.needles
-    assert stage is not None
     found = measure(of, "retrieved", reference=stage.chance, against="guessing")
     shares = np.column_stack([stage.accuracy.mean, *stage.by_length])
     rows = [(f"{int(length):,}", *map(hundreds, share))
@@ -450,6 +447,7 @@ _STAGES = {
     "encoding": ("How positions enter", _encoding),
     "geometry": ("Learned positions and the corpus", _geometry),
     "attention": ("Attention", attention.section),
+    "spectral": (spectral.TITLE, spectral.section),
     "probe": ("Position in the hidden states", _probe),
     "ablation": ("Ablation of positions", _ablation),
     "loss": ("Loss by position, and far context", _loss),

@@ -1,18 +1,18 @@
 """Attention on the page of an inspection: logits, offsets, sinks, frequencies."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from jaxpe.analysis.attention.result import JUDGED
-from jaxpe.analysis.inspect import AttentionStage, InspectResult
-from jaxpe.analysis.inspect.result import AttentionSinks
+from jaxpe.analysis.inspect import JUDGED, AttentionSinks, AttentionStage, InspectResult
 from jaxpe.analysis.inspections import ModelMeasures
 from jaxpe.report.findings import Figure, Finding, Section, Table
-from jaxpe.report.numbers import number, percent
+from jaxpe.report.numbers import percent
 from jaxpe.report.pages.inspect_rows import (
     at,
     hundreds,
+    layer_table,
     measure,
     plot_curves,
     plot_heads,
@@ -61,10 +61,8 @@ def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
     return measure(of, "sinks", sentence=said, todo=todo, paste=paste)
 
 
-def section(result: InspectResult, of: ModelMeasures) -> Section:
+def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> Section:
     """What positions explain of the logits, and where the weights go."""
-    stage = result.attention
-    assert stage is not None
     layers, variance, by_head = stage.layer_numbers, stage.variance, stage.variance.position
     shares = {
         "documents": stage.share,
@@ -89,7 +87,7 @@ def section(result: InspectResult, of: ModelMeasures) -> Section:
         "(i, j) explains, without noise. Weights: means over queries at positions from 1."
     )
     findings = [*_logits(stage), *_weights(of, stage)]
-    return Section("Attention", findings, _key_tables(stage), figures, note)
+    return Section("Attention", findings, [_keys_table(stage)], figures, note)
 
 
 def _logits(stage: AttentionStage) -> list[Finding]:
@@ -157,27 +155,27 @@ def key_weights(stage: AttentionStage) -> dict[str, np.ndarray]:
     return {"the first token": stage.first} | weights
 
 
-def _key_tables(stage: AttentionStage) -> list[Table]:
+def _keys_table(stage: AttentionStage) -> Table:
     rows = []
     for name, weight in key_weights(stage).items():
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         most = f"{stage.layer_numbers[layer]}.{head}: {hundreds(weight.max())}"
         count = f"{(weight > _MOST).sum()} of {weight.size}"
         rows.append((name, hundreds(weight.mean()), count, most))
-    tables = [
-        Table("Keys of heads", ("key", "weight, %", "heads over 50 %", "most in head, %"), rows)
-    ]
-    if stage.sinks is None or not len(stage.sinks.positions):
-        return tables
-    places = [f"position {place}" for place in stage.sinks.positions]
-    names = [*places, *(f"token {word}" for word in stage.sinks.tokens)]
-    shares = np.concatenate([stage.sinks.position_share, stage.sinks.token_share])
-    rows = [(name, percent(share)) for name, share in zip(names, shares.tolist(), strict=True)]
-    return [*tables, Table("Most frequent sinks", ("of all sinks", "share"), rows)]
+    header = ("key", "weight, %", "heads over 50 %", "most in head, %")
+    return Table("Keys of heads", header, rows)
+
+
+def _sinks_table(sinks: AttentionSinks) -> Table:
+    names = [f"position {place}" for place in sinks.positions]
+    names += [f"token {word}" for word in sinks.tokens]
+    shares = np.concatenate([sinks.position_share, sinks.token_share]).tolist()
+    rows = [(name, percent(share)) for name, share in zip(names, shares, strict=True)]
+    return Table("Most frequent sinks", ("of all sinks", "share"), rows)
 
 
 def layer_tables(stage: AttentionStage) -> list[Table]:
-    """Tables with one row a layer, means of its heads: logits, weights, sinks and frequencies."""
+    """One row a layer, means of its heads: logits, weights, sinks and frequencies; all sinks."""
     variance, names = stage.variance, [*map(str, stage.layer_numbers)]
     logits = {
         "positions, %": stage.share.mean, "low, %": stage.share.low, "high, %": stage.share.high,
@@ -200,19 +198,11 @@ def layer_tables(stage: AttentionStage) -> list[Table]:
             use[f"wavelengths {name}, %"] = stage.bands.share[..., k]
     titles = ("Logits by layer", "Attention by layer", "Sinks, offset and frequencies by layer")
     made = zip(titles, (logits, weights, use), strict=True)
-    return [layer_table(title, names, columns) for title, columns in made if columns]
+    tables = [layer_table(title, names, columns) for title, columns in made if columns]
+    return [*tables, *([_sinks_table(sinks)] if sinks and len(sinks.positions) else [])]
 
 
-def layer_table(title: str, layers: list[str], columns: dict[str, np.ndarray]) -> Table:
-    """A table with one row a layer, of `[layers]` or means of `[layers, heads]`; % in hundreds."""
-    cells = []
-    for name, values in columns.items():
-        means = values if values.ndim == 1 else values.mean(axis=1)
-        cells.append([*map(hundreds if name.endswith("%") else number, means.tolist())])
-    return Table(title, ("layer", *columns), [*zip(layers, *cells, strict=True)])
-
-
-def _plot_offsets(weights: np.ndarray, layers: list[int], ax) -> None:
+def _plot_offsets(weights: np.ndarray, layers: list[int], ax: Any) -> None:
     """Mean weight by offset, `[layers, heads, 2n − 1]`: all heads, and three that look nearby."""
     heads, reach = weights.shape[1], weights.shape[-1] // 2
     shown = weights.reshape(-1, weights.shape[-1])
@@ -220,7 +210,7 @@ def _plot_offsets(weights: np.ndarray, layers: list[int], ax) -> None:
         shown = shown[:, : reach + 1]
     offsets = np.arange(shown.shape[1]) - reach
     low, middle, high = np.quantile(shown, (0.05, 0.5, 0.95), axis=0)
-    curves = {"median head": (middle, low, high)}
+    curves: dict[str, tuple[np.ndarray, ...]] = {"median head": (middle, low, high)}
     for index in np.argsort(-shown[:, np.abs(offsets) <= _NEAR].max(axis=1))[:3]:
         curves[f"head {layers[index // heads]}.{index % heads}"] = (shown[index],)
     floor = max(1e-5, float(np.min(middle[middle > 0], initial=1.0)) / 10)

@@ -164,13 +164,13 @@ def _settings(result: RopeAnalysis) -> Section:
     """Settings for a longer text, by program."""
     said = (
         "This YaRN is static: it changes the numbers of every text, short ones too. Use these "
-        f"settings only where texts are longer than {result.context:,}."
+        f"settings only where texts are longer than {result.context:,}. "
     )
     name = f"settings for {result.length:,} positions"
-    rows = [
-        Finding(name, one.program, todo=f"{said * (k == 0)} For {one.program}:", paste=one.text)
-        for k, one in enumerate(result.recipes)
-    ]
+    rows = []
+    for one in result.recipes:
+        todo = f"{'' if rows else said}For {one.program}:"
+        rows.append(Finding(name, one.program, todo=todo, paste=one.text))
     return Section(f"Settings for {result.length:,} positions", rows)
 
 
