@@ -11,6 +11,7 @@ from jaxpe.analysis.inspect.averages import Means
 # Score of a model without one of its heads. A loss is negative, in nats a token; "embedding" is the
 # cosine between the mean of the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
+Replacement = Literal["zero", "mean"]  # of the output of an ablated head
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
 JUDGED = 0.02  # least share of position in the variance that is decomposed
 
@@ -257,7 +258,7 @@ class HeadDrops(NamedTuple):
             at random.
     """
 
-    kind: Literal["zero", "mean"]
+    kind: Replacement
     documents: int
     score: float
     drop: np.ndarray

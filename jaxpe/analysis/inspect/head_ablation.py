@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.attention_result import HeadDrops
+from jaxpe.analysis.inspect.attention_result import HeadDrops, Replacement
 from jaxpe.analysis.inspect.documents import Sample
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit, sum_heads
@@ -59,7 +59,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
     rng = np.random.default_rng([sample.seed, 2])
     widest = max(config.hidden_width, config.dim)
 
-    def drops(kind: str) -> HeadDrops:
+    def drops(kind: Replacement) -> HeadDrops:
         parts = []
         for chunk in progress.track(chunks, "ablating heads"):
             at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
@@ -76,7 +76,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
     return [drops(kind) for kind in kinds]
 
 
-def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[str, ...]]:
+def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Replacement, ...]]:
     """Chunks of documents, and kinds of ablation, that the time allows."""
     config = trunk(sample.module).config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
@@ -85,7 +85,7 @@ def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[st
         used -= config.vocab_size * config.dim
     heads = config.num_layers * config.num_heads
     a_token = 2.0 * used * (1 + heads)
-    kinds = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
+    kinds: tuple[Replacement, ...] = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
     chunks = _chunks(sample.documents, tokens=int(budget / a_token / len(kinds)))
     seconds = a_token * sum(chunk["ids"].size for chunk in chunks) * len(kinds) / speed
     if seconds > 20:
@@ -143,7 +143,7 @@ def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
 
 
 def _drops(
-    kind: str,
+    kind: Replacement,
     score: np.ndarray,
     drop: np.ndarray,
     rng: np.random.Generator,

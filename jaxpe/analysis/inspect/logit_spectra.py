@@ -136,18 +136,18 @@ def _sum_heads(
 
 
 @functools.partial(jax.jit, static_argnames="causal")
-def _spectra(logits: Array, *, causal: bool) -> LogitSpectra:
-    """Numbers of each matrix `[..., n, n]`."""
+def _spectra(logits: Array, *, causal: bool) -> tuple[Array, Array, Array]:
+    """Fields of `LogitSpectra` of each matrix `[..., n, n]`."""
     attended = _attended_pairs(logits, causal=causal)
     diagonals = spectral.diagonal_means(logits, mask=attended)
     rest = jnp.where(attended, logits - spectral.toeplitz_matrix(diagonals), 0)
     total = jnp.sum(jnp.where(attended, logits, 0) ** 2, axis=(-2, -1))
     centred, n = _centred_diagonals(diagonals, causal=causal), logits.shape[-1]
     kind = "singular" if causal else "eigenvalues"
-    return LogitSpectra(
-        toeplitz=jnp.sum(rest**2, axis=(-2, -1)) / jnp.where(total == 0, 1.0, total),
-        szego=spectral.szego(centred, n=n, kind=kind).distance,
-        effective_rank=spectral.spectrum(logits, kind="singular", mask=attended).effective_rank,
+    return (
+        jnp.sum(rest**2, axis=(-2, -1)) / jnp.where(total == 0, 1.0, total),
+        spectral.szego(centred, n=n, kind=kind).distance,
+        spectral.spectrum(logits, kind="singular", mask=attended).effective_rank,
     )
 
 

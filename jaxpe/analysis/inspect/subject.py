@@ -134,7 +134,7 @@ def read_inspect_subject(
     """
     options.check()
     options = local_model_options(options, "model")
-    path = Path(options.model)
+    path = Path(str(options.model))
     _check_path(options, path)
     if module is None and is_run(path):
         return _read_run(options, progress)
