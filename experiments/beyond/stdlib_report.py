@@ -18,7 +18,9 @@ import jaxpe
 from experiments.common import Run, main
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.data import load_tokens
-from jaxpe.report import encoding_table, summary_table
+from jaxpe.report.console import rich_table
+from jaxpe.report.findings import findings_table
+from jaxpe.report.writing import page
 
 WIDTH = 100  # of the console
 LENGTH, DIM = 32, 64  # of the script
@@ -26,9 +28,9 @@ LENGTH, DIM = 32, 64  # of the script
 
 def printed(table: Any) -> list[str]:
     """Lines of a table as a console of this width shows them, without the common margin."""
-    page = io.StringIO()
-    Console(file=page, width=WIDTH).print(table)
-    return [line.rstrip() for line in textwrap.dedent(page.getvalue()).strip("\n").splitlines()]
+    shown = io.StringIO()
+    Console(file=shown, width=WIDTH).print(table)
+    return [line.rstrip() for line in textwrap.dedent(shown.getvalue()).strip("\n").splitlines()]
 
 
 def script() -> dict[str, float]:
@@ -60,11 +62,13 @@ def experiment(run: Run) -> dict[str, Any]:
     at = list(held_out.widths).index(found.options.dim)
     fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
     best = min(fixed, key=lambda name: fixed[name].estimate)
+    shown = page(found)
+    (encodings,) = (table for table in shown.tables if table.title == "Fit of the encodings")
     return {
         "python": platform.python_version(),
         "documents": found.facts.documents,
-        "summary": printed(summary_table(found)),
-        "encodings": printed(encoding_table(found)),
+        "summary": printed(rich_table(findings_table(shown.lead, ""))),
+        "encodings": printed(rich_table(encodings._replace(title=""))),
         "significant_rank": found.position.significant_rank,
         **{name: of._asdict() for name, of in found.intervals.items()},
         "fitted": {"dim": held_out.dim} | held_out.own[held_out.dim - 1]._asdict(),
