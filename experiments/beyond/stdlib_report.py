@@ -22,7 +22,7 @@ from jaxpe.report.console import rich_table
 from jaxpe.report.findings import findings_table
 from jaxpe.report.writing import page
 
-WIDTH = 100  # of the console
+WIDTH = 116  # of the console
 LENGTH, DIM = 32, 64  # of the script
 
 

@@ -190,7 +190,7 @@ def test_values_of_findings_are_those_of_the_result():
     shown = {one.name: one for one in page(REPORT).findings}
     position, held_out, reach = REPORT.position, REPORT.held_out, REPORT.where.start
     intervals = {
-        "position’s share of the observed variance": REPORT.intervals["position_share"],
+        "position’s share of the variance": REPORT.intervals["position_share"],
         "share of noise": REPORT.intervals["noise_share"],
         "share of composition": REPORT.intervals["composition_share"],
         "nearness": REPORT.intervals["nearness"],

@@ -153,7 +153,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
         found.append(Finding(f"share of {name}", *share, unit="share", sentence=sentence))
     verdict = "found" if found[0].low > 0 else "not shown: the interval includes 0"
     verdict = "not judged" if math.isnan(found[0].low) else verdict
-    name = "position’s share of the observed variance"
+    name = "position’s share of the variance"
     found[0] = found[0]._replace(name=name, verdict=_NULL_FAILS if fails else verdict)
     return found
 
