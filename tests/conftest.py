@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import jaxpe
-from jaxpe.analysis.corpus import held_out, scores
+from jaxpe.analysis.corpus import vectors
 from jaxpe.cli import main as cli
 from jaxpe.encodings import resolve
 from jaxpe.report.pages import corpus as corpus_page
@@ -43,10 +43,9 @@ def quick(monkeypatch):
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Have reports compare these encodings, and those that are passed."""
     few = jaxpe.catalogue(*names)
-    for module in (scores, held_out):
-        monkeypatch.setattr(
-            module, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
-        )
+    monkeypatch.setattr(
+        vectors, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
+    )
 
 
 @contextlib.contextmanager

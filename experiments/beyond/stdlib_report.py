@@ -59,20 +59,17 @@ def experiment(run: Run) -> dict[str, Any]:
     held_out = found.held_out
     if held_out is None:
         raise RuntimeError("the corpus has no position with tokens in every quarter")
-    at = list(held_out.widths).index(found.options.dim)
-    fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
-    best = min(fixed, key=lambda name: fixed[name].estimate)
-    shown = page(found)
-    (encodings,) = (table for table in shown.tables if table.title == "Fit of the encodings")
+    shown, best = page(found), held_out.best[0]
+    (fit,) = (table for table in shown.tables if table.title == "Fit of the encodings")
     return {
         "python": platform.python_version(),
         "documents": found.facts.documents,
         "summary": printed(rich_table(findings_table(shown.lead, ""))),
-        "encodings": printed(rich_table(encodings._replace(title=""))),
+        "encodings": printed(rich_table(fit._replace(title=""))),
         "significant_rank": found.position.significant_rank,
         **{name: of._asdict() for name, of in found.intervals.items()},
         "fitted": {"dim": held_out.dim} | held_out.own[held_out.dim - 1]._asdict(),
-        "best_fixed": {"name": best} | fixed[best]._asdict(),
+        "best_fixed": {"name": best} | held_out.fixed[best]._asdict(),
         "script": script(),
     }
 

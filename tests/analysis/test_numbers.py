@@ -25,7 +25,7 @@ from jaxpe.analysis.corpus.documents import _refuse_single_words
 from jaxpe.analysis.corpus.job import top_tokens
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.sites import letter_information
-from jaxpe.analysis.corpus.vectors import columns, widths_of
+from jaxpe.analysis.corpus.vectors import columns
 from jaxpe.analysis.counts import CountOptions, job
 from jaxpe.analysis.extrapolation import Suite, preset
 from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
@@ -92,10 +92,9 @@ def test_two_letters_differ_by_one_degree_of_freedom():
     assert letter_information(counts, ["a", "b"]).differing.tolist() == [0]
 
 
-def test_columns_are_cut_or_padded_and_widths_have_the_report_s():
+def test_columns_are_cut_or_padded():
     assert columns(np.ones((2, 3)), 2).tolist() == [[1, 1]] * 2
     assert columns(np.ones((2, 3)), 4).tolist() == [[1, 1, 1, 0]] * 2
-    assert (widths_of(64), widths_of(8)) == ((8, 32, 64, 128), (8, 32, 128))
 
 
 def test_scores_beyond_the_length_are_arithmetic_or_geometric_means():

@@ -130,16 +130,14 @@ def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
     order = sorted(known, key=known.__getitem__)
     least = known[order[0]]
     best = [name for name in order if known[name] - least < 0.02]
-    widths = np.array([8, 32, 64, 128])
     own = [0.2, 0.05, *(0.05 + 0.01 * k for k in range(1, 30))]
     return HeldOutScores(
         splits=8,
         dim=dim,
         vectors=_truth()[:, :dim],
         own=[Interval(value, value - 0.01, value + 0.01) for value in own],
-        widths=widths,
-        fixed={name: [Interval(x, x - 0.02, x + 0.02)] * len(widths) for name, x in fixed.items()},
-        best=[best] * len(widths),
+        fixed={name: Interval(x, x - 0.02, x + 0.02) for name, x in fixed.items()},
+        best=best,
         one_number=Interval(0.25, 0.2, 0.3),
         tau=0.1,
         power=-0.5,

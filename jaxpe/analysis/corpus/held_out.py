@@ -8,7 +8,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe.analysis.corpus.result import POWERS, TAUS, HeldOutScores, Interval
-from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries, widths_of
+from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
 from jaxpe.encodings import power_positions
 from jaxpe.geometry import (
     HeldOut,
@@ -26,68 +26,51 @@ WIDEST = 32  # largest width of encodings fitted to halves
 def held_out_scores(
     halves: SplitHalfGeometry,
     coordinates: np.ndarray,
+    encodings: Sequence[EncodingVectors],
     *,
     rank: int,
-    dim: int,
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> HeldOutScores | None:
     """Cross-validated stress of MDS and of fixed encodings; None if no position can be judged.
 
     Args:
         halves: geometries of position of disjoint halves.
         coordinates: MDS of the geometry of all documents, `[n, at least min(n, WIDEST)]`.
+        encodings: position vectors of encodings; those with several draws are not fixed.
         rank: number of significant dimensions.
-        dim: width of the report.
-        encodings: further encodings, besides the catalogue.
     """
     if not np.any(np.asarray(halves.present)):
         return None
-    n, widths = halves.present.shape[-1], widths_of(dim)
-    entries = tuple(scored_entries(encodings))
-    vectors = fixed_vectors(n, dim, entries)
-    widest = max(rows.shape[-1] for by_width in vectors.values() for rows in by_width)
-    padded = [[columns(rows, widest) for rows in by_width] for by_width in vectors.values()]
-    fixed = held_out_stress(np.array(padded), halves)
-    by_width = cross_validated_mds(halves, dim=min(WIDEST, n))
-    fitted_dim, names = min(rank, WIDEST, n), list(vectors)
+    n, fitted_dim = halves.present.shape[-1], min(rank, WIDEST, halves.present.shape[-1])
+    of_widths = cross_validated_mds(halves, dim=min(WIDEST, n))
+    fitted = np.asarray(of_widths.samples)[..., max(fitted_dim, 1) - 1]
+    fixed = [each for each in encodings if len(each.vectors) == 1]
+    widest, names = max(x.vectors.shape[-1] for x in fixed), [x.entry.name for x in fixed]
+    of_fixed = held_out_stress(np.array([columns(x.vectors[0], widest) for x in fixed]), halves)
     # Encodings of a model do not compete. The least mean comes first; rounding decides no tie.
-    competes = np.array([entry.family != "model" for entry in entries if entry.name in vectors])
-    samples = np.asarray(fixed.samples)  # [splits, 2, entries, widths]
-    mean = np.where(competes[:, None], samples.mean(axis=(0, 1)), np.inf)
-    order = np.argsort(np.round(mean, 6), axis=0, kind="stable")[: competes.sum()]
-    least = np.take_along_axis(samples, order[None, None, :1], axis=2)
-    low = np.asarray(half_sample_interval(samples - least).low)
-    best = [
-        [names[i] for i in ranked if i == ranked[0] or low[i, at] <= 0]
-        for at, ranked in enumerate(order.T)
-    ]
-    fitted_samples = np.asarray(by_width.samples)[..., max(fitted_dim, 1) - 1]
+    competes = np.array([x.entry.family != "model" for x in fixed])
+    samples = np.asarray(of_fixed.samples)  # [splits, 2, encodings]
+    mean = np.where(competes, samples.mean(axis=(0, 1)), np.inf)
+    first, *others = np.argsort(np.round(mean, 6), kind="stable")[: competes.sum()]
+    least = samples[..., first]
+    low = np.asarray(half_sample_interval(samples - least[..., None]).low)
     taus, powers = (x.ravel() for x in np.meshgrid(TAUS, POWERS))
     numbers = jax.vmap(lambda tau, power: power_positions(np.arange(n), tau=tau, power=power))
     by_number = held_out_stress(numbers(taus, powers)[..., None], halves).samples
     least_number = int(np.argmin(np.asarray(by_number).mean(axis=(0, 1))))
-    at = widths.index(dim)
-    best_samples = least[:, :, 0, at]
-    gain = half_sample_interval(best_samples - fitted_samples)
     equal = _equal_stress(halves)
-    over_equal = half_sample_interval(equal - best_samples)
     return HeldOutScores(
         splits=len(samples),
         dim=fitted_dim,
         vectors=coordinates[:, :fitted_dim],
-        own=[Interval(*ends) for ends in _ends(by_width)],
-        widths=np.array(widths),
-        fixed={
-            name: [Interval(*ends) for ends in row]
-            for name, row in zip(names, _ends(fixed), strict=True)
-        },
-        best=best,
-        one_number=Interval(*_ends(cross_validated_choice(by_number))),
+        own=_intervals(of_widths),
+        fixed=dict(zip(names, _intervals(of_fixed), strict=True)),
+        best=[names[i] for i in (first, *(i for i in others if low[i] <= 0))],
+        one_number=_interval(cross_validated_choice(by_number)),
         tau=float(taus[least_number]),
         power=float(powers[least_number]),
-        gain=Interval(*_ends(gain)) if fitted_dim else None,
-        equal=Interval(*_ends(half_sample_interval(equal))),
-        over_equal=Interval(*_ends(over_equal)),
+        gain=_interval(half_sample_interval(least - fitted)) if fitted_dim else None,
+        equal=_interval(half_sample_interval(equal)),
+        over_equal=_interval(half_sample_interval(equal - least)),
     )
 
 
@@ -103,6 +86,10 @@ def _equal_stress(halves: SplitHalfGeometry) -> jax.Array:
     return jax.lax.map(lambda split: jax.lax.map(against, split), halves)
 
 
-def _ends(statistic: HeldOut) -> list:
-    """Estimates with the ends of their intervals, as the last axis of a nested list."""
-    return np.stack([statistic.mean, statistic.low, statistic.high], axis=-1).tolist()
+def _interval(statistic: HeldOut) -> Interval:
+    return Interval(*map(float, (statistic.mean, statistic.low, statistic.high)))
+
+
+def _intervals(statistic: HeldOut) -> list[Interval]:
+    ends = np.stack([statistic.mean, statistic.low, statistic.high], axis=-1).tolist()
+    return [Interval(*each) for each in ends]

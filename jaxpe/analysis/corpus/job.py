@@ -39,6 +39,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings
 from jaxpe.analysis.corpus.sites import letter_information
+from jaxpe.analysis.corpus.vectors import encoding_vectors
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import TokenCorpus
 from jaxpe.encodings import CatalogueEntry
@@ -185,7 +186,7 @@ def _measure(
     encodings: Sequence[str | CatalogueEntry],
 ) -> CorpusResult:
     """The result, of documents and of stored counts alike."""
-    keys, counts, dim = prng_keys(options.seed), counted.counts, options.dim
+    keys, counts = prng_keys(options.seed), counted.counts
     with clock.stage("position"):
         geometry = position_geometry_from_counts(
             counts,
@@ -212,12 +213,12 @@ def _measure(
         empty = options.empty or DEFAULT_EMPTY
         D, mds, observed = _observed(counted.merged, empty, counted.used, geometry.split_half)
     with clock.stage("encodings"):
-        scores = score_encodings(D, geometry, mds, dim=dim, key=keys[1], encodings=encodings)
+        vectors = encoding_vectors(encodings, n=len(D.values), dim=options.dim, key=keys[1])
+        scores = score_encodings(D, geometry, mds, vectors, dim=options.dim)
     with clock.stage("encodings, held out"):
         coordinates = leading_coordinates(geometry, dim=WIDEST)
-        held_out = held_out_scores(
-            halves.position, coordinates, rank=max(int(rank.rank), 0), dim=dim, encodings=encodings
-        )
+        rank_found = max(int(rank.rank), 0)
+        held_out = held_out_scores(halves.position, coordinates, vectors, rank=rank_found)
     errors = np.asarray(jaxpe.noise_floor(counted.merged).split_half_error)
     judged, tokens = bool(geometry.present.any()), np.asarray(counted.merged.tokens)
     result = CorpusResult(

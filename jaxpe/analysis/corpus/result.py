@@ -231,27 +231,23 @@ class HeldOutScores(NamedTuple):
         dim: width of the fitted encoding: the number of significant dimensions, at most 32.
         vectors: float `[n, dim]`, the encoding fitted to all documents.
         own: stress of MDS of the other half, at widths 1, 2, ....
-        widths: int `[widths]`, widths of the fixed encodings.
-        fixed: stress of each fixed encoding, at these widths.
-        best: for each width, the fixed encoding of lowest stress, then the encodings that are not
-            significantly worse.
+        fixed: stress of each fixed encoding, at the width of the report.
+        best: the fixed encoding of lowest stress, then those that are not significantly worse.
         one_number: stress of one number for each position, `power_positions`, with its parameters
             fitted to the other half.
         tau, power: parameters of lowest stress on all halves, of `TAUS` and `POWERS`.
-        gain: stress of the best fixed encoding, at the width of the report, less the stress of the
-            fitted one; None without a significant dimension.
+        gain: stress of the best fixed encoding less that of the fitted one; None without a
+            significant dimension.
         equal: stress of distances that are all equal, which know no position from another.
-        over_equal: stress of equal distances less that of the best fixed encoding, at the width of
-            the report.
+        over_equal: stress of equal distances less that of the best fixed encoding.
     """
 
     splits: int
     dim: int
     vectors: LargeArray
     own: list[Interval]
-    widths: np.ndarray
-    fixed: dict[str, list[Interval]]
-    best: list[list[str]]
+    fixed: dict[str, Interval]
+    best: list[str]
     one_number: Interval
     tau: float
     power: float

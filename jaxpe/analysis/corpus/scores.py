@@ -1,7 +1,6 @@
 """Scores of the encodings in a report."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +9,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import EncodingScore
-from jaxpe.analysis.corpus.vectors import (
-    RANDOM_DRAWS,
-    columns,
-    fixed_vectors,
-    random_vectors,
-    scored_entries,
-    sizes_of,
-    widths_of,
-)
+from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
 from jaxpe.geometry import PositionGeometry
 
 
@@ -26,65 +17,44 @@ def score_encodings(
     D: jaxpe.Distances,
     geometry: PositionGeometry,
     mds: jaxpe.ClassicalMDS,
+    encodings: Sequence[EncodingVectors],
     *,
     dim: int,
-    key: jax.Array,
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> list[EncodingScore]:
-    """Scores of classical MDS, of every encoding of the catalogue, and of further ones.
+    """Scores of classical MDS and of encodings.
 
     Args:
         D, geometry, mds: observed distances, geometry of position, and MDS of full width.
-        dim: width of the encodings.
-        key: PRNG key of random encodings.
-        encodings: encodings besides the catalogue.
+        encodings: position vectors of encodings.
+        dim: width of the report.
     """
     n, rank = len(D.values), min(dim, int(mds.rank))
-    rows: list[tuple[dict[str, Any], np.ndarray]] = [
-        (
-            {
-                "name": "mds",
-                "family": "fitted",
-                "note": f"classical MDS, rank {rank}",
-                "parameters": min(rank * (n + dim), n * dim),
-            },
-            columns(mds.coordinates, dim)[None],
-        )
-    ]
-    entries = tuple(scored_entries(encodings))
-    fixed, at = fixed_vectors(n, dim, entries), widths_of(dim).index(dim)
-    random = jax.device_get(random_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
-    for entry in entries:
-        fields = {"name": entry.name, "family": entry.family, "note": entry.vectors}
-        if entry.name in random:
-            vectors, gradients = random[entry.name]
-            fields["note"] += f"; mean of {RANDOM_DRAWS} draws"
-            trained = sum(leaf.size for leaf in gradients if np.any(leaf))
-            rows.append((fields | {"parameters": trained}, vectors))
-        else:
-            rows.append((fields | {"parameters": 0}, fixed[entry.name][at][None]))
-    widest = max(vectors.shape[-1] for _, vectors in rows)  # one shape, compiled once
+    note, size = f"classical MDS, rank {rank}", min(rank * (n + dim), n * dim)
+    rows = [(("mds", "fitted", dim, size), note, columns(mds.coordinates, dim)[None])]
+    for entry, vectors, parameters in encodings:
+        note = entry.vectors + f"; mean of {len(vectors)} draws" * (len(vectors) > 1)
+        row = (entry.name, entry.family, vectors.shape[-1], parameters)
+        rows.append((row, note, vectors))
+    widest = max(vectors.shape[-1] for *_, vectors in rows)  # one shape, compiled once
+    position = geometry.distances
     return [
-        _score(fields, columns(vectors, widest), D, geometry.distances, dim=vectors.shape[-1])
-        for fields, vectors in rows
+        _score(row, columns(vectors, widest), D, position, note=note) for row, note, vectors in rows
     ]
 
 
 def _score(
-    fields: dict[str, Any],
+    row: tuple[str, str, int, int],
     vectors: np.ndarray,
     D: jaxpe.Distances,
     position: jaxpe.Distances,
     *,
-    dim: int,
+    note: str,
 ) -> EncodingScore:
     """Means of the scores over draws `[draws, n, columns]`, and the distances of the first."""
     scores = jax.device_get([_scores(P, D, position) for P in vectors])
-    means: dict[str, Any] = {
-        name: float(np.mean([row[name] for row in scores])) for name in scores[0]
-    }
+    means = {name: float(np.mean([each[name] for each in scores])) for name in scores[0]}
     distances = jaxpe.euclidean_distances(vectors[0], present=D.present).values
-    return EncodingScore(**fields, dim=dim, **means, distances=np.asarray(distances))
+    return EncodingScore(*row, **means, distances=np.asarray(distances), note=note)
 
 
 @jax.jit

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from jaxpe._core.errors import InputError
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
-FIXED_WIDTHS = (8, 32, 128)  # widths of fixed encodings, besides the report's
 # Encodings of one number for each position: width and scale change no distance but by a factor.
 ONE_NUMBER = {
     "alibi": partial(jaxpe.encodings.alibi_line, slope=1.0),
@@ -22,6 +21,20 @@ ONE_NUMBER = {
 }
 
 Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
+
+
+class EncodingVectors(NamedTuple):
+    """Position vectors of one encoding.
+
+    Attributes:
+        entry: the encoding.
+        vectors: float `[draws, n, d]`; one draw without parameters.
+        parameters: number of trainable parameters.
+    """
+
+    entry: jaxpe.encodings.CatalogueEntry
+    vectors: np.ndarray
+    parameters: int
 
 
 def scored_entries(
@@ -49,17 +62,7 @@ def scored_entries(
 def _is_scored(entry: jaxpe.encodings.CatalogueEntry) -> bool:
     described = bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
     # A module of one's own may describe vectors, as by "–", that its encoding lacks.
-    return described and entry.first_layer(sizes_of(8, 8)).defines("vectors")
-
-
-def widths_of(dim: int) -> tuple[int, ...]:
-    """Widths at which fixed encodings are compared, including the report's."""
-    return tuple(sorted({*FIXED_WIDTHS, dim}))
-
-
-def sizes_of(dim: int, n: int) -> jaxpe.EncodingSizes:
-    """Sizes of an encoding of n positions."""
-    return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
+    return described and entry.first_layer(_sizes_of(8, 8)).defines("vectors")
 
 
 def columns(P: ArrayLike, width: int) -> np.ndarray:
@@ -68,58 +71,59 @@ def columns(P: ArrayLike, width: int) -> np.ndarray:
     return np.pad(P, [(0, 0)] * (P.ndim - 1) + [(0, width - P.shape[-1])])
 
 
-def fixed_vectors(n: int, dim: int, entries: Entries) -> dict[str, list[np.ndarray]]:
-    """Vectors `[n, d]` of the encodings without parameters, at each of the `widths_of` dim.
+def encoding_vectors(
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
+    *,
+    n: int,
+    dim: int,
+    key: jax.Array,
+) -> list[EncodingVectors]:
+    """Vectors of n positions of every encoding of the catalogue, and of further ones.
 
     Encodings of one number have one column: the slope of a head of ALiBi is a scale.
+
+    Args:
+        encodings: encodings besides the catalogue.
+        n: number of positions.
+        dim: width.
+        key: PRNG key of random encodings.
     """
-    fixed = tuple(e for e in entries if not _has_params(e, sizes_of(dim, n)))
-    vectors = jax.device_get(_fixed(entries=fixed, widths=widths_of(dim), n=n))
-    return {entry.name: by_width for entry, by_width in zip(fixed, vectors, strict=True)}
-
-
-@partial(jax.jit, static_argnames=("entries", "widths", "n"))
-def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> list[list[jax.Array]]:
-    positions = jnp.arange(n)
-
-    def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
-        if entry.name in ONE_NUMBER:
-            return ONE_NUMBER[entry.name](positions)
-        return entry.first_layer(sizes_of(width, n)).vectors((), positions)
-
-    return [[vectors(entry, width) for width in widths] for entry in entries]
-
-
-@cache
-def _has_params(entry: jaxpe.encodings.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> bool:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    return bool(jax.tree.leaves(jax.eval_shape(entry.first_layer(sizes).init, key)))
+    entries = tuple(scored_entries(encodings))
+    drawn = jax.device_get(_drawn(key, entries=entries, sizes=_sizes_of(dim, n)))
+    return [
+        EncodingVectors(entry, vectors, sum(x.size for x in gradients if np.any(x)))
+        for entry, (vectors, gradients) in zip(entries, drawn, strict=True)
+    ]
 
 
 @partial(jax.jit, static_argnames=("entries", "sizes"))
-def random_vectors(
+def _drawn(
     key: jax.Array, *, entries: Entries, sizes: jaxpe.EncodingSizes
-) -> dict[str, tuple[jax.Array, list[jax.Array]]]:
-    """Vectors `[draws, n, d]` of each encoding with parameters, and gradients of Σ vectors².
+) -> list[tuple[jax.Array, list[jax.Array]]]:
+    """Vectors `[draws, n, d]` of each encoding, and gradients of Σ vectors² by its parameters.
 
     A parameter without a gradient is not trainable.
     """
     positions, keys = jnp.arange(sizes.length), jax.random.split(key, len(entries))
-    encodings = [entry.first_layer(sizes) for entry in entries]
-    return {
-        entry.name: _draws(encoding, key, positions)
-        for entry, encoding, key in zip(entries, encodings, keys, strict=True)
-        if _has_params(entry, sizes)
-    }
+
+    def draws(
+        entry: jaxpe.encodings.CatalogueEntry, key: jax.Array
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        encoding = entry.first_layer(sizes)
+        if entry.name in ONE_NUMBER:
+            return ONE_NUMBER[entry.name](positions)[None], []
+        if not jax.tree.leaves(jax.eval_shape(encoding.init, key)):
+            return encoding.vectors((), positions)[None], []
+        params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles fastest
+        vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
+        squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
+        return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))
+
+    return [draws(*each) for each in zip(entries, keys, strict=True)]
 
 
-def _draws(
-    encoding: jaxpe.Encoding, key: jax.Array, positions: jax.Array
-) -> tuple[jax.Array, list[jax.Array]]:
-    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles fastest
-    vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
-    squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
-    return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))
+def _sizes_of(dim: int, n: int) -> jaxpe.EncodingSizes:
+    return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
 
 
 def entry_of_table(table: np.ndarray, name: str) -> jaxpe.encodings.CatalogueEntry:

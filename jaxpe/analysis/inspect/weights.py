@@ -13,17 +13,15 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse_tokens
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.corpus.vectors import entry_of_table, widths_of
+from jaxpe.analysis.corpus.vectors import entry_of_table
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk
 from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
-_WIDTH = 128  # width of sinusoidal vectors, the largest with held-out scores of fixed encodings
+_WIDTH = 128  # of sinusoidal vectors
 _ORDERS = 200  # random orders of the rows of a table
-_CORPUS_WIDTH = 64
-_WIDTHS = widths_of(_CORPUS_WIDTH)
 
 
 def describe_encoding(
@@ -109,15 +107,14 @@ def table_geometry(
     entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
     analysis = analyse_tokens(
         corpus,
-        CorpusOptions(dim=_CORPUS_WIDTH, seed=seed),
+        CorpusOptions(dim=_WIDTH, seed=seed),
         encodings=(entry,),
         progress=progress,
     )
     score = next(score for score in analysis.encodings if score.name == _NAME)
     observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
     held_out = analysis.held_out
-    fixed = {} if held_out is None else held_out.fixed
-    scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
+    scores = {} if held_out is None else held_out.fixed
     return GeometryStage(
         positions=analysis.position.positions,
         documents=analysis.facts.documents,

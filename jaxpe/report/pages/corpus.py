@@ -92,7 +92,7 @@ _WORDS = (
      "scale: 0 copies the distances d, 1 ignores them. Equal distances tell no position from "
      "another."),
     ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
-    ("violations", "Share of these triples in which an encoding puts j farther; random vectors "
+    ("violation rate", "Share of these triples in which an encoding puts j farther; random vectors "
      "have 50 %."),
 )  # fmt: skip
 _count = functools.partial(Finding, unit="count")
@@ -407,8 +407,8 @@ def encoding_findings(result: CorpusResult) -> list[Finding]:
             Finding("best encoding", "none", verdict="nothing to fit", sentence=sentence),
             *train,
         ]
-    at, dim = list(held_out.widths).index(result.options.dim), held_out.dim
-    (best, *tied), stress = held_out.best[at], held_out.fixed[held_out.best[at][0]][at]
+    dim, (best, *tied) = held_out.dim, held_out.best
+    stress = held_out.fixed[best]
     equal = {"reference": held_out.equal.estimate, "against": "equal distances"}
     verdict, sentence = "best of the fixed encodings", "Of the fixed encodings it fits best."
     if not beats_equal(held_out):
@@ -452,13 +452,20 @@ def _encoding_table(result: CorpusResult) -> Table:
     for score in sorted(result.encodings, key=lambda x: families.index(x.family)):
         held, family = "", score.family + f", width {score.dim}" * (score.dim != dim)
         if held_out is not None and score.name in held_out.fixed:
-            stress = held_out.fixed[score.name][list(held_out.widths).index(dim)]
-            value, low, high = interval_texts(*stress)
+            value, low, high = interval_texts(*held_out.fixed[score.name])
             held = f"{value} ({low}–{high})"
         stresses = number(score.scaled_stress), number(score.position_scaled_stress), held
         others = percent(score.violation_rate), number(score.mantel_r, 2)
         rows.append((score.name, family, *stresses, *others))
-    header = ("encoding", "family", "observed", "position", "held out", "violations", "Mantel r")
+    header = (
+        "encoding",
+        "family",
+        "observed",
+        "position",
+        "held out",
+        "violation rate",
+        "Mantel r",
+    )
     note = (
         "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
         "correlation with distances of position."
