@@ -108,7 +108,7 @@ def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
     assert plot.distances(half, ax=axes[0]).get_array()[0, 1] == 0
     assert plot.profile(half, ax=axes[2]).get_ydata().tolist()[0] == 0  # the mean of -1 and 1
     assert plot.positions(half, ax=axes[3]).get_array().tolist() == [0, 1, 2]
-    own = HeldOutScores(8, 3, points(4), [], np.arange(0), {}, [], NONE, 0.1, 0.0, None, NONE, NONE)
+    own = HeldOutScores(8, 3, points(4), [], {}, [], NONE, 0.1, 0.0, None, NONE, NONE)
     assert len(plot.positions(own, ax=axes[3]).get_offsets()) == 4
     with pytest.raises(InputError, match="HeldOutScores has no `distances`"):
         plot.distances(own, ax=axes[0])

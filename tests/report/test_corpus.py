@@ -190,14 +190,14 @@ def test_values_of_findings_are_those_of_the_result():
     shown = {one.name: one for one in page(REPORT).findings}
     position, held_out, reach = REPORT.position, REPORT.held_out, REPORT.where.start
     intervals = {
-        "position’s share of the observed variance": REPORT.intervals["position_share"],
+        "position’s share of the variance": REPORT.intervals["position_share"],
         "share of noise": REPORT.intervals["noise_share"],
         "share of composition": REPORT.intervals["composition_share"],
         "nearness": REPORT.intervals["nearness"],
         "bits per token, from the start": reach.bits,
         "first positions with half of the bits": reach.half,
         "first positions with 90 % of the bits": reach.most,
-        "held-out stress of alibi": held_out.fixed["alibi"][2],
+        "held-out stress of alibi": held_out.fixed["alibi"],
         "held-out stress of the fitted encoding, dimension 2": held_out.own[1],
         "stress of alibi less the fitted one": held_out.gain,
     }
@@ -272,9 +272,8 @@ def test_noise_is_lessened_by_documents_or_a_shorter_length(rare, fields, paste)
 
 def test_tags_and_options_of_the_report_are_in_the_next_steps():
     options = CorpusOptions(source="my films.csv", text_field="review", dim=32)
-    held_out = REPORT.held_out._replace(widths=np.array([8, 16, 32, 64]))
     choices = (Choice(MARKUP, "in 9 %", "read as text", "remove them with `sed`"),)
-    steps = page(changed(options=options, held_out=held_out, choices=choices)).steps
+    steps = page(changed(options=options, choices=choices)).steps
     assert "HTML tags" in {step.name for step in steps}
     commands = [step.paste for step in steps if "jaxpe" in step.paste]
     assert all("'my films.csv'" in x and "--text-field review" in x for x in commands)

@@ -92,7 +92,7 @@ _WORDS = (
      "scale: 0 copies the distances d, 1 ignores them. Equal distances tell no position from "
      "another."),
     ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
-    ("violations", "Share of these triples in which an encoding puts j farther; random vectors "
+    ("violation rate", "Share of these triples in which an encoding puts j farther; random vectors "
      "have 50 %."),
 )  # fmt: skip
 _count = functools.partial(Finding, unit="count")
@@ -153,7 +153,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
         found.append(Finding(f"share of {name}", *share, unit="share", sentence=sentence))
     verdict = "found" if found[0].low > 0 else "not shown: the interval includes 0"
     verdict = "not judged" if math.isnan(found[0].low) else verdict
-    name = "position’s share of the observed variance"
+    name = "position’s share of the variance"
     found[0] = found[0]._replace(name=name, verdict=_NULL_FAILS if fails else verdict)
     return found
 
@@ -457,7 +457,15 @@ def _encoding_table(result: CorpusResult) -> Table:
         stresses = number(score.scaled_stress), number(score.position_scaled_stress), held
         others = percent(score.violation_rate), number(score.mantel_r, 2)
         rows.append((score.name, family, *stresses, *others))
-    header = ("encoding", "family", "observed", "position", "held out", "violations", "Mantel r")
+    header = (
+        "encoding",
+        "family",
+        "observed",
+        "position",
+        "held out",
+        "violation rate",
+        "Mantel r",
+    )
     note = (
         "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
         "correlation with distances of position."

@@ -57,11 +57,11 @@ def findings(result: CorpusResult) -> list[Finding]:
             found.append(Finding(label, relative, unit="bits", sentence=sentence))
     if judged.any():
         most = int(np.nanargmax(letters.bits[1]))
-        values = [max(float(x), 0.0) for x in letters.bits[:, most]]
+        bits, low, high = (max(float(x), 0.0) for x in letters.bits[:, most])
         label = f"largest information, at position {position_name(most, origin)}"
         sentence = f"A {k}-mer covers {k} positions, so bits do not add up." if k else ""
-        at_most = {"reference": math.log2(letters.size), "against": "at most"}
-        found.append(Finding(label, *values, unit="bits", **at_most, sentence=sentence))
+        largest = Finding(label, bits, low, high, "bits", math.log2(letters.size), "at most")
+        found.append(largest._replace(sentence=sentence))
     if (few := (letters.documents > 0) & ~judged).any():
         sentence = f"Positions {ranges(few, limit=6, origin=origin)}."
         label = f"positions with fewer than {letters.least} sequences"
