@@ -22,15 +22,15 @@ from jaxpe.report.console import rich_table
 from jaxpe.report.findings import findings_table
 from jaxpe.report.writing import page
 
-WIDTH = 100  # of the console
+WIDTH = 116  # of the console
 LENGTH, DIM = 32, 64  # of the script
 
 
 def printed(table: Any) -> list[str]:
     """Lines of a table as a console of this width shows them, without the common margin."""
-    page = io.StringIO()
-    Console(file=page, width=WIDTH).print(table)
-    return [line.rstrip() for line in textwrap.dedent(page.getvalue()).strip("\n").splitlines()]
+    shown = io.StringIO()
+    Console(file=shown, width=WIDTH).print(table)
+    return [line.rstrip() for line in textwrap.dedent(shown.getvalue()).strip("\n").splitlines()]
 
 
 def script() -> dict[str, float]:
@@ -60,12 +60,12 @@ def experiment(run: Run) -> dict[str, Any]:
     if held_out is None:
         raise RuntimeError("the corpus has no position with tokens in every quarter")
     shown, best = page(found), held_out.best[0]
-    fits = {table.title: table for section in shown.sections for table in section.tables}
+    (fit,) = (table for table in shown.tables if table.title == "Fit of the encodings")
     return {
         "python": platform.python_version(),
         "documents": found.facts.documents,
-        "summary": printed(rich_table(findings_table(shown.lead, shown.about))),
-        "encodings": printed(rich_table(fits["Fit of the encodings"])),
+        "summary": printed(rich_table(findings_table(shown.lead, ""))),
+        "encodings": printed(rich_table(fit._replace(title=""))),
         "significant_rank": found.position.significant_rank,
         **{name: of._asdict() for name, of in found.intervals.items()},
         "fitted": {"dim": held_out.dim} | held_out.own[held_out.dim - 1]._asdict(),

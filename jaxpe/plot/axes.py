@@ -284,7 +284,7 @@ def logo(
         for index in np.argsort(row, kind="stable"):
             if not row[index] >= _LEAST_LETTER:  # NaN, too
                 continue
-            path = _placed(paths[index], x, below, row[index])
+            path = _placed(paths[index], float(x), below, float(row[index]))
             colours = (c for group, c in _LETTER_COLOURS.items() if letters[index] in group)
             drawn.append(ax.add_patch(patch(path, fc=next(colours, "#332288"), lw=0)))
             below += row[index]

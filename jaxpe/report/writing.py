@@ -111,7 +111,7 @@ def write(
             f"{shown.name}.md": markdown(shown),
             f"{shown.name}.html": html(shown, images, text),
         }
-        contents |= {name: text.encode() for name, text in texts.items()}
+        contents |= {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
         contents |= {name: x for name, x in shown.files.items() if x is not None}
         stale = (_earlier_figures(folder) | shown.files.keys()) - contents.keys()
         with contextlib.ExitStack() as stack:

@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from jaxpe.report import write
+from jaxpe.report.writing import write
 from tests.report import factory
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(
-        factory.analysis(where=factory.WHERE), tmp_path_factory.mktemp("report"), figures="png"
-    )
+    return write(factory.analysis(), tmp_path_factory.mktemp("report"), figures="png")
 
 
 @pytest.fixture(scope="session")

@@ -36,8 +36,8 @@ FAMILIES = {"mds": "fitted"} | {
 REACH = Reach(
     Interval(0.1, 0.05, 0.2),
     np.array([[0.1], [0.05], [0.2]]) * np.linspace(0.3, 1, N),
-    Interval(1, 1, 1),
-    Interval(3, 2, math.inf),
+    Interval(1.0, 1.0, 1.0),
+    Interval(3.0, 2.0, math.inf),
 )
 WHERE = Where(REACH, REACH, 19_000, 430_000)
 HOSTILE_TOKENS = [

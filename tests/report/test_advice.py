@@ -1,6 +1,5 @@
-"""Every piece of advice of every report, and the stored results that some of it rests on."""
+"""Advice on training, and the stored results that it rests on."""
 
-import ast
 import copy
 import json
 import re
@@ -10,37 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import jaxpe.report
-from jaxpe.report.attention.advice import advice as attention_advice
-from jaxpe.report.corpus.advice import advice as corpus_advice
 from jaxpe.report.training_advice import RANKS, TASKS, TRIED
-from tests.report import test_spectral as spectral
+from jaxpe.report.writing import page
 from tests.report.factory import analysis
 
-ROOT = Path(jaxpe.report.__file__).parent
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
-# Functions that advise, by what their advice rests on. A benchmark trains the user's encoding.
-NUMBERS_OF_THE_PAGE = """
-    audit:advice bench:advice bench:_rerun comparison:advice corpora:advice corpus:advice
-    corpus:_markup corpus:_length corpus:_background extrapolation:advice inspect:comparison_advice
-    inspect:_configuration inspect:_longer_texts inspect:_truncation inspect:_sinks inspect:_reach
-    inspect:_middle inspect:_scaling inspect:_padding inspect:_order rope:advice
-    training_run:next_steps
-"""
-STORED_RESULTS = ["attention:advice", "corpus:_training", "training_advice:training_advice"]
-
-
-def test_every_piece_of_advice_rests_on_its_page_or_on_stored_results():
-    pieces, training = set[str](), set[str]()
-    for file in ROOT.rglob("*.py"):
-        page, text = file.relative_to(ROOT).with_suffix("").parts[0], file.read_text("utf-8")
-        training |= {page} if "--encoding " in text else set()
-        for node in ast.walk(ast.parse(text)):
-            calls = {getattr(getattr(x, "func", None), "id", "") for x in ast.walk(node)}
-            if isinstance(node, ast.FunctionDef) and calls & {"Advice", "training_advice"}:
-                pieces.add(f"{page}:{node.name}")
-    assert pieces == {*NUMBERS_OF_THE_PAGE.split(), *STORED_RESULTS}
-    assert training == {"training_advice", "bench"}
 
 
 def check_table(learning: Any, times: Any) -> None:
@@ -75,8 +48,6 @@ def test_advice_on_encodings_is_that_of_the_stored_results():
 
 
 def test_only_encodings_of_the_table_are_advised():
-    none, most = np.zeros((3, 4)), np.full((3, 4), 0.3)
-    shares = (spectral.variance(*x) for x in ((none, none), (most, none), (none, most)))
-    steps = [attention_advice(spectral.report()._replace(variance=x))[-1] for x in shares]
-    steps += [corpus_advice(analysis(position={"significant_rank": x}))[-1] for x in (0, 2)]
-    assert {tuple(re.findall(r"--encoding (\w+)", step.paste)) for step in steps} == {TRIED}
+    for rank in (0, 2):
+        step = page(analysis(position={"significant_rank": rank})).steps[-1]
+        assert tuple(re.findall(r"--encoding (\w+)", step.paste)) == TRIED

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,60 +12,73 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
 from jaxpe._core.results import load_result
-from jaxpe.analysis.corpus import CorpusAnalysis
-from jaxpe.report import write
-from jaxpe.report.corpus import figures as corpus_figures
-from jaxpe.report.corpus import page as corpus_page
-from jaxpe.report.corpus.figures import FIGURES
+from jaxpe.analysis.corpus import CorpusResult
+from jaxpe.report.findings import Figure
+from jaxpe.report.pages import corpus, letters
+from jaxpe.report.writing import write
 from tests.conftest import small_disk
 from tests.report import factory
+
+NO_FIGURE = Figure("none", "none", "", [lambda ax: None])
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Without the figures, which take longest and have tests of their own."""
-    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(corpus, "corpus_figures", lambda result: [])
+    monkeypatch.setattr(letters, "logo_figure", lambda result: NO_FIGURE)
 
 
 def test_the_folder_is_complete(page):
     folder = page.parent
-    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    plots = (
-        "dimension",
-        "encodings",
-        "hellinger",
-        "logo",
-        "map",
-        "offset",
-        "scatter",
-        "shares",
-        "spectrum",
-        "where",
-    )
-    figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
-    kinds = ("csv", "tex")
-    names_of_tables = ("fit-of-the-encodings", "headlines", "where")
-    tables = [f"tables/{name}.{kind}" for name in names_of_tables for kind in kinds]
-    pages = ["report.html", "report.json", "report.npz"]
-    captions = "figures/captions.tex"
-    assert names == [".lock", "encoding.npz", captions, *figures, *pages, *tables]
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    plots = ("distances", "logo", "map", "offset", "shares")
+    figures = {f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")}
+    tables = ("choices", "fit-of-the-encodings", "most-frequent-tokens", "positions-that-stand-out")
+    expected = {
+        f"tables/{name}.{kind}" for name in (*tables[1:], "words") for kind in ("csv", "tex")
+    }
+    pages = {"report.html", "report.md", "report.json", "report.npz", "methods.md", "methods.tex"}
+    findings = {"findings.csv", "findings.json", "tables/findings.tex", "references.bib"}
+    others = {".lock", "encoding.npz", "figures/captions.tex"}
+    assert names == pages | findings | expected | others | figures
     fit = (folder / "tables" / "fit-of-the-encodings.tex").read_text()
     assert "log\\_position" in fit
     assert fit.count("\\\\\n") == 1 + len(factory.FAMILIES)
     report = json.loads((folder / "report.json").read_text())
-    assert report["source"] == "stdlib"
+    assert report["facts"]["name"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
 
 
-def test_images_are_written_where_asked_for_and_old_ones_go(tmp_path, monkeypatch):
-    map_alone = [figure for figure in FIGURES if figure[0] == "map"]
-    monkeypatch.setattr(corpus_figures, "FIGURES", map_alone)
-    figures = tmp_path / "figures"
+def test_the_page_is_self_contained_and_names_no_source_file(page):
+    html = page.read_text("utf-8")
+    assert "<script" not in html
+    sources = re.findall(r'(?:src|href)="([^"]*)"', html)
+    assert {x.split(",")[0] for x in sources} == {"data:image/svg+xml;base64"}
+    assert "default-src 'none'" in html
+    assert "docs/" not in html
+
+
+def test_text_from_the_corpus_is_escaped(hostile_page):
+    html = hostile_page.read_text("utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert not re.search("<script|<img src=x|<b>corpus|<i>tok", html)
+    assert "{{ 7 * 7 }}" in html
+    assert "⟨U+0000⟩" in html
+    assert "⟨U+D800⟩" in html
+    assert not set(html) & {"\0", "\u202e", "\x1b"}
+    assert "w" * 40 + "…" in html
+    assert "w" * 41 not in html
+
+
+def test_figures_and_vectors_of_an_earlier_page_go(tmp_path):
     write(factory.analysis(), tmp_path, figures="png")
-    assert sorted(path.name for path in figures.iterdir()) == ["captions.tex", "map.png", "map.svg"]
-    write(factory.analysis(), tmp_path)
-    assert sorted(path.name for path in figures.iterdir()) == ["captions.tex", "map.svg"]
-    assert (figures / "captions.tex").read_text().startswith("% map\n\\caption{The map of pos")
+    assert (tmp_path / "figures" / "shares.png").exists()
+    write(factory.analysis(letters=None, position={"significant_rank": 0}), tmp_path)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    plots = {"distances", "map", "offset", "shares", "spectrum"}
+    assert names == {"captions.tex", *(f"{name}.svg" for name in plots)}
+    assert not (tmp_path / "encoding.npz").exists()
 
 
 def test_folders_are_made_and_files_replaced(quick, tmp_path):
@@ -72,7 +86,7 @@ def test_folders_are_made_and_files_replaced(quick, tmp_path):
     before = first.read_bytes()
     assert write(factory.analysis(), str(tmp_path / "a" / "b")) == first
     assert first.read_bytes() == before
-    write(factory.analysis(source="other"), tmp_path / "a" / "b")
+    write(factory.analysis(facts={"name": "other"}), tmp_path / "a" / "b")
     assert b"other" in first.read_bytes()
 
 
@@ -83,15 +97,15 @@ def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
 
 
 def test_undefined_numbers_are_null_in_strict_json(quick, tmp_path):
-    page = write(factory.analysis(plug_in={"trace": float("nan")}), tmp_path)
+    page = write(factory.analysis(position={"trace": float("nan")}), tmp_path)
     text = page.with_name("report.json").read_text()
     assert "NaN" not in text
-    assert json.loads(text)["plug_in"]["trace"] is None
+    assert json.loads(text)["position"]["trace"] is None
 
 
 def test_a_saved_result_is_the_result(quick, tmp_path):
     case = factory.analysis()
-    saved = load_result(CorpusAnalysis, write(case, tmp_path).with_name("report.json"))
+    saved = load_result(CorpusResult, write(case, tmp_path).with_name("report.json"))
     assert jax.tree.structure(saved) == jax.tree.structure(case._replace(seconds={}))
     jax.tree.map(np.testing.assert_array_equal, saved, case._replace(seconds={}))
 
@@ -113,7 +127,7 @@ def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left on device"):
-        write(factory.analysis(source="other"), tmp_path)
+        write(factory.analysis(facts={"name": "other"}), tmp_path)
     assert page.read_bytes() == before
     assert not list(tmp_path.rglob(".part*"))
 
@@ -132,7 +146,7 @@ def test_a_full_disk_leaves_every_file_of_the_old_report(quick, tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     largest = len(before[tmp_path / "report.npz"])
     with small_disk(largest // 2), pytest.raises(InputError, match="cannot write"):
-        write(factory.analysis(source="other"), tmp_path)
+        write(factory.analysis(facts={"name": "other"}), tmp_path)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
 

@@ -1,13 +1,12 @@
 """Outputs and pages of stored results, made by each build.
 
-`docs/example` has the results: of the built-in corpus and of a model, written by
-`experiments.beyond.stdlib_report` and by `jaxpe inspect`, and a configuration. Text and figures of
-the site are those of the present code.
+`docs/example` has the results: of the built-in corpus and of a model, stored by
+`tools/store_examples.py`, and a configuration. Text and figures of the site are those of the
+present code.
 """
 
 import functools
 import io
-import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from docutils import nodes
 from rich.console import Console
 from sphinx.util.docutils import SphinxDirective
 
-from jaxpe import report
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpus import CorpusResult
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.plans import RopeOptions, explain_rope
-from jaxpe.report.corpus.figures import FIGURES
-from jaxpe.report.style import render
+from jaxpe.report import writing
+from jaxpe.report.console import rich_table
+from jaxpe.report.drawing import image
+from jaxpe.report.findings import findings_table
 
 FOLDER = Path(__file__).parents[2] / "example"
 HERO = ("map", "shares")  # figures of the front pages
@@ -38,18 +38,10 @@ def result(name: str) -> Any:
 
 
 def output(name: str) -> tuple[str, str]:
-    """Lines of a table and a paragraph of the output of `rope`, `inspect` or `report`."""
-    found = result(name)
-    if name == "inspect":
-        return "", report.inspect_summary(found)
-    if name == "report":
-        title, *rows = printed(report.summary_table(found), 100)
-        return "\n".join([title, "", *rows[3:11]]), ""
-    lines = printed(report.rope_table(found), 80)
-    head = next(k for k, line in enumerate(lines) if "programs" in line)
-    first = found.findings[0]
-    shown = [*lines[head + 2 : head + 4], *lines[head + 5 : head + 7]]
-    return "\n".join(shown), f"{first.severity}: {first.text} {first.remedy}"
+    """Findings at the top of `rope`, `inspect` or `report`, and the first step to take."""
+    page = writing.page(result(name))
+    rows = printed(rich_table(findings_table(page.lead, "")), 116)
+    return "\n".join(rows), next((step.todo for step in page.steps), "")
 
 
 def printed(table: Any, width: int) -> list[str]:
@@ -61,19 +53,14 @@ def printed(table: Any, width: int) -> list[str]:
 
 def hero() -> dict[str, bytes]:
     """Figures of the front pages, by the name of their file in `docs/images`."""
-    drawings = [drawing for drawing in FIGURES if drawing[0] in HERO]
-    return {f"{one.name}.svg": one.svg for one in render(result("report"), *drawings)}
+    figures = writing.page(result("report")).figures
+    return {f"{one.name}.svg": image(one) for one in figures if one.name in HERO}
 
 
 def write(source: Path, site: Path) -> None:
     """Write the pages of the results into the site, and the figures of the front pages."""
     for name in ("rope", "inspect", "report"):
-        page = report.write(result(name), site / FOLDER.name)
-        link = r'<a href="../\1.html">\1</a>'
-        text = re.sub(
-            r"<code>docs/([a-z-]+)\.md</code> in the source of jaxpe", link, page.read_text("utf-8")
-        )
-        page.write_text(text, "utf-8")
+        writing.write(result(name), site / FOLDER.name)
     for name, content in hero().items():
         place = source / "images" / name
         if not place.exists() or place.read_bytes() != content:

@@ -78,21 +78,21 @@ _NEARNESS = {
     "few": "few positions make it",
 }
 _WORDS = (
-    ("Hellinger distance", "d²(μ, ν) = Σᵥ (√μ(v) − √ν(v))², Eq. (3), from 0 to √2, of the token "
-     "frequencies at two positions."),
-    ("sampling noise", "What other documents would not repeat. Without it, squared distances may "
-     "be below 0."),
+    ("Hellinger distance", "d² = Σ (√p − √q)², Eq. (3), over the token frequencies p and q at two "
+     "positions; from 0 to √2."),
+    ("sampling noise", "What other documents would not repeat."),
     ("composition, position", "What remains when each document is rotated by a random offset, its "
      "last token in place: who gets there, what ends documents, thin counts. Position is the "
-        "rest: 0 for stationary documents."),
+     "rest: 0 for stationary documents."),
     ("bits per token", "Mutual information of position and token, less its mean for rotated "
      "documents. Of the first k positions: all later ones count as one."),
     ("half-distance", "Offset at which the mean squared distance reaches half of its mean over "
      "all pairs."),
-    ("scaled stress", "Σ (‖pᵢ − pⱼ‖ − dᵢⱼ)² / Σ dᵢⱼ², Eq. (4), at the best scale: 0 copies the "
-     "distances, 1 ignores them. Equal distances tell no position from another."),
-    ("nearness", "Over |i − j| < |i − k|: the mean of d²ᵢₖ − d²ᵢⱼ over that of their sum."),
-    ("violations", "Share of these triples in which an encoding puts j farther; random vectors "
+    ("scaled stress", "Σ (e − d)² / Σ d², Eq. (4), of distances e of an encoding at their best "
+     "scale: 0 copies the distances d, 1 ignores them. Equal distances tell no position from "
+     "another."),
+    ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
+    ("violation rate", "Share of these triples in which an encoding puts j farther; random vectors "
      "have 50 %."),
 )  # fmt: skip
 _count = functools.partial(Finding, unit="count")
@@ -110,8 +110,10 @@ def corpus_page(result: CorpusResult) -> Page:
         lead, left = [*of_letters[:2], *lead[:2], *first[:1]], first[1:]
         of_letters, fits = of_letters[2:], [best, *fits]
     told = [*parts, *left, *itertools.chain(*others), *geometry_findings(result)]
+    told += letters.standing_out(result)
     words = Table("Words", ("word", "meaning"), _WORDS)
-    choices = Table("Choices", ("setting", "value", "why", "how to set it"), result.choices)
+    rows = [tuple(visible(x, limit=400) for x in choice) for choice in result.choices]
+    choices = Table("Choices", ("setting", "value", "why", "how to set it"), rows)
     sections = (
         *letters.sections(result, of_letters),
         Section("How much position tells, and where", told, figures=corpus_figures(result)),
@@ -143,7 +145,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
     fails, found = null_fails(result), []
     for name in ("position", "noise", "composition"):
         share = result.intervals.get(f"{name}_share", _UNDEFINED)
-        sentence = "The rest is sampling noise and composition." * (name == "position")
+        sentence = ""
         if not fails and max(-share.estimate, share.estimate - 1) >= _CLIPPED:
             sentence = "Noise puts the estimate outside 0 to 100 %; it is shown at the bound."
         if not fails:
@@ -151,7 +153,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
         found.append(Finding(f"share of {name}", *share, unit="share", sentence=sentence))
     verdict = "found" if found[0].low > 0 else "not shown: the interval includes 0"
     verdict = "not judged" if math.isnan(found[0].low) else verdict
-    name = "position’s share of the observed variance"
+    name = "position’s share of the variance"
     found[0] = found[0]._replace(name=name, verdict=_NULL_FAILS if fails else verdict)
     return found
 
@@ -227,7 +229,7 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
         at = ranges(_mask(result, main), origin=result.facts.origin)
         found.append(Finding(f"share of position’s variance at {at}", share, unit="share"))
     if dimensions_kind(result) in ("none", "only rare", "found"):
-        level = (position.null_eigenvalue, "95 % of rotated corpora below")
+        level = (position.null_eigenvalue, "level of rotated corpora")
         largest = Finding("largest eigenvalue", float(position.rank_eigenvalues[0]))
         found.append(largest._replace(reference=level[0], against=level[1]))
     interval, verdict = result.intervals.get("nearness"), nearness(result)
@@ -455,7 +457,15 @@ def _encoding_table(result: CorpusResult) -> Table:
         stresses = number(score.scaled_stress), number(score.position_scaled_stress), held
         others = percent(score.violation_rate), number(score.mantel_r, 2)
         rows.append((score.name, family, *stresses, *others))
-    header = ("encoding", "family", "observed", "position", "held out", "violations", "Mantel r")
+    header = (
+        "encoding",
+        "family",
+        "observed",
+        "position",
+        "held out",
+        "violation rate",
+        "Mantel r",
+    )
     note = (
         "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
         "correlation with distances of position."
@@ -469,7 +479,7 @@ def _token_table(result: CorpusResult) -> Table:
         cells = [f"{visible(x.token, limit=40)} {x.count:,}" for x in tokens[:_TOKENS]]
         cells += [""] * (_TOKENS - len(cells))
         rows.append((position_name(position, result.facts.origin), *cells))
-    header = ("position", *(f"token {k + 1}" for k in range(_TOKENS)))
+    header = ("position", *(f"{k + 1}" for k in range(_TOKENS)))
     return Table("Most frequent tokens", header, rows)
 
 
@@ -477,11 +487,8 @@ def _settings(result: CorpusResult) -> dict[str, str]:
     facts, options = result.facts, result.options
     shown = {
         "vocabulary": f"{facts.vocab_size:,}",
-        "folds, splits": f"{facts.folds}, {options.splits:,}",
-        "width of encodings": f"{options.dim:,}",
         "cohort": "yes" if options.cohort else "no",
         "empty positions": options.empty or "drop",
-        "seed": f"{options.seed}",
     }
     return shown | {f"seconds: {x}": f"{taken:.2f}" for x, taken in result.seconds.items()}
 
@@ -505,7 +512,7 @@ def methods(result: CorpusResult) -> str:
     documents = f"a random sample of {sample[0]}" if sample else f"{facts.documents:,}"
     parts = [
         f"Tokens of {documents} documents in {facts.groups:,} groups of {groups} ({facts.tokens:,} "
-        f"tokens, tokenizer {facts.tokenizer}) were counted at {_positions(result)}."
+        f"tokens, tokenizer {visible(facts.tokenizer)}) were counted at {_positions(result)}."
     ]
     if facts.unknown_tokens:
         parts.append(

@@ -29,7 +29,7 @@ def corpus_figures(result: CorpusResult) -> list[Figure]:
             "Shares of the variance, and documents by position",
             "Intervals are 95 %.",
             [
-                lambda ax: plot.shares(parts, SHARES, ax=ax, color=colours),
+                lambda ax: plot.shares(np.array(parts), SHARES, ax=ax, color=colours),
                 lambda ax: plot_reach(reach, origin, ax),
             ],
             height=1.9,

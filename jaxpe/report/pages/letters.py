@@ -42,27 +42,26 @@ def findings(result: CorpusResult) -> list[Finding]:
     origin, k, judged = result.facts.origin, kmer_length(result), np.isfinite(letters.bits[0])
     if is_sequences(result):
         differing = np.isin(np.arange(result.facts.length), letters.differing)
-        at = ranges(differing, limit=6, origin=origin)
-        sentence = f"Positions {at}." if differing.any() else ""
+        at = f"at {ranges(differing, limit=6, origin=origin)}" if differing.any() else ""
         label = "positions that differ from the background"
-        found.append(Finding(label, int(differing.sum()), unit="count", sentence=sentence))
+        found.append(Finding(label, int(differing.sum()), unit="count", against=at))
     if judged.any() and not k:
         total = information_sum(letters.bits)
         found.append(Finding("information of all positions", total, unit="bits"))
         if is_sequences(result):
             relative = information_sum(letters.relative)
             shares = zip(letters.letters, letters.background, strict=True)
-            named = ", ".join(f"{letter} {percent(share)}" for letter, share in shares)
+            named = ", ".join(f"{visible(letter)} {percent(share)}" for letter, share in shares)
             sentence = f"Background: {named}." * (len(letters.letters) <= _MOST_NAMED)
             label = "information against the background"
             found.append(Finding(label, relative, unit="bits", sentence=sentence))
     if judged.any():
         most = int(np.nanargmax(letters.bits[1]))
-        values = [max(float(x), 0.0) for x in letters.bits[:, most]]
+        bits, low, high = (max(float(x), 0.0) for x in letters.bits[:, most])
         label = f"largest information, at position {position_name(most, origin)}"
         sentence = f"A {k}-mer covers {k} positions, so bits do not add up." if k else ""
-        at_most = {"reference": math.log2(letters.size), "against": "at most"}
-        found.append(Finding(label, *values, "bits", **at_most, sentence=sentence))
+        largest = Finding(label, bits, low, high, "bits", math.log2(letters.size), "at most")
+        found.append(largest._replace(sentence=sentence))
     if (few := (letters.documents > 0) & ~judged).any():
         sentence = f"Positions {ranges(few, limit=6, origin=origin)}."
         label = f"positions with fewer than {letters.least} sequences"
@@ -82,15 +81,12 @@ def sections(result: CorpusResult, shown: Sequence[Finding]) -> list[Section]:
     """
     found = []
     if result.letters is not None:
-        table, long = letter_table(result), result.facts.length > _OPEN
-        tables = [table] if table and not long else []
-        found.append(Section("Letters", shown, tables, [logo_figure(result)]))
-        if table and long:
-            found.append(Section(table.title, tables=[table], folded=True))
+        found.append(Section("Letters", shown, figures=[logo_figure(result)]))
+        if (table := letter_table(result)) is not None:
+            folded = result.facts.length > _OPEN
+            found.append(Section(table.title, tables=[table], folded=folded))
     if result.standing_out:
-        found.append(
-            Section("Positions that stand out", [_largest(result)], [_shift_table(result)])
-        )
+        found.append(Section("Positions that stand out", tables=[_shift_table(result)]))
     return found
 
 
@@ -113,14 +109,14 @@ def logo_figure(result: CorpusResult) -> Figure:
     origin, count = result.facts.origin, result.facts.length
     start = max(0, min(origin - _LOGO_ROW // 2, count - _LOGO_ROWS * _LOGO_ROW))
     shown = range(start, min(count, start + _LOGO_ROWS * _LOGO_ROW))
-    rows = [shown[at : at + _LOGO_ROW] for at in range(0, len(shown), _LOGO_ROW)]
+    width = math.ceil(len(shown) / math.ceil(len(shown) / _LOGO_ROW))  # rows of about one length
+    rows = [shown[at : at + width] for at in range(0, len(shown), width)]
     names = [visible(letter).replace(" ", "␣") for letter in letters.letters]
     top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
     heights = letters.shares * np.nan_to_num(letters.bits[0])[:, None]
 
     def panel(row: range) -> Any:
         at = slice(row.start, row.stop)
-        width = min(_LOGO_ROW, len(shown))
         return lambda ax: plot_logo(
             heights[at], names, letters.bits[:, at], row.start - origin, (width, top), ax
         )
@@ -176,7 +172,7 @@ def letter_table(result: CorpusResult) -> Table | None:
             "" if np.isnan(x) else f"{round(float(x), 3) + 0.0:.3f}".replace("-", "−")
             for x in (*letters.bits[:, i], letters.relative[0, i])
         ]
-        name = letters.letters[consensus[i]] if documents else ""
+        name = visible(letters.letters[consensus[i]]) if documents else ""
         share = f"{letters.shares[i].max():.3f}" if documents else ""
         verdicts = ["yes" * (i in positions) for positions in (differing, found)]
         rows.append((position_name(i, origin), *bits, name, share, f"{documents:,}", *verdicts))
@@ -187,9 +183,11 @@ def letter_table(result: CorpusResult) -> Table | None:
     return Table("Information by position", header, rows, note)
 
 
-def _largest(result: CorpusResult) -> Finding:
-    """Number of positions that stand out, where, and the largest difference."""
+def standing_out(result: CorpusResult) -> list[Finding]:
+    """Number of positions that stand out from the nearest two, and where."""
     found, origin = result.standing_out, result.facts.origin
+    if not found:
+        return []
     at = np.isin(np.arange(result.facts.length), [x.position for x in found])
     todo = ""
     if origin and result.held_out is not None and result.held_out.dim:
@@ -197,14 +195,8 @@ def _largest(result: CorpusResult) -> Finding:
             "Positions that stand out may belong to the site or to all such sequences: report on "
             "sequences of the same origin without the site, too."
         )
-    return Finding(
-        "positions that stand out",
-        len(found),
-        unit="count",
-        against="the two nearest positions",
-        sentence=f"Positions {ranges(at, limit=6, origin=origin)}.",
-        todo=todo,
-    )
+    label, where = "positions that stand out", f"at {ranges(at, limit=6, origin=origin)}"
+    return [Finding(label, len(found), unit="count", against=where, todo=todo)]
 
 
 def _shift_table(result: CorpusResult) -> Table:
@@ -219,4 +211,6 @@ def _shift_table(result: CorpusResult) -> Table:
         for shift in shifts[:_TOKENS]
     ]
     note = "Shares of independent documents that reach both positions."
-    return Table("Tokens that stand out", ("position", "token", "here", "nearest two"), rows, note)
+    return Table(
+        "Positions that stand out", ("position", "token", "here", "nearest two"), rows, note
+    )
