@@ -103,7 +103,6 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "position_scaled_stress": corrected,
         "violation_rate": 0.5 if name in ("random", "learned") else 0.224,
         "mantel_r": 0.02 if name in ("random", "learned") else 1.0 - scaled,
-        "min_separation": 0.4,
         "distances": _encoding_distances(name),
         "note": "slope 1/64 on a line" if name == "alibi" else "rows of the position matrix",
     }
@@ -217,7 +216,6 @@ def _defaults() -> dict[str, Any]:
         "observed": {
             "rank": 44,
             "eigenvalues": observed_values,
-            "violation_rate": 0.41,
             "present": present,
             "distances": observed * (present[:, None] & present),
             "split_half_trace": 1.5 * float(position_values.sum()),

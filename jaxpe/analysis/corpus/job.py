@@ -260,7 +260,6 @@ def _observed(
     stored = Observed(
         rank=int(mds.rank),
         eigenvalues=np.asarray(mds.eigenvalues),
-        violation_rate=float(jaxpe.monotonicity_violation_rate(D)),
         present=np.asarray(D.present),
         distances=np.asarray(D.values),
         split_half_trace=float(split_half.trace) if split_half.present.any() else math.nan,

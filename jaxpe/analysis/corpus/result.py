@@ -80,7 +80,6 @@ class Observed(NamedTuple):
     Attributes:
         rank: numerical rank of the Gram matrix (`ClassicalMDS.rank`).
         eigenvalues: float `[n]`, descending.
-        violation_rate: triples whose order the distances violate, in [0, 1].
         present: bool `[n]`, positions that take part.
         distances: float `[n, n]`, Hellinger.
         split_half_trace: variance between positions without sampling noise, composition and
@@ -89,7 +88,6 @@ class Observed(NamedTuple):
 
     rank: int
     eigenvalues: np.ndarray
-    violation_rate: float
     present: np.ndarray
     distances: LargeArray
     split_half_trace: float
@@ -191,7 +189,6 @@ class EncodingScore(NamedTuple):
         position_scaled_stress: scaled stress against the distances of position alone.
         violation_rate: violation rate of its own distances, in [0, 1]; random vectors have 0.5.
         mantel_r: Pearson correlation of its distances with those of position alone, over pairs.
-        min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
         note: the map used, e.g. "orbit of a reference vector with equal pair norms".
     """
@@ -204,7 +201,6 @@ class EncodingScore(NamedTuple):
     position_scaled_stress: float
     violation_rate: float
     mantel_r: float
-    min_separation: float
     distances: LargeArray
     note: str
 

@@ -68,5 +68,4 @@ def _scores(P: ArrayLike, D: jaxpe.Distances, position: jaxpe.Distances) -> dict
         ),
         "violation_rate": jaxpe.monotonicity_violation_rate(delta),
         "mantel_r": jnp.where(any_position, jaxpe.mantel_correlation(delta, position), jnp.nan),
-        "min_separation": jaxpe.min_separation(delta),
     }

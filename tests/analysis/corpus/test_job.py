@@ -240,10 +240,3 @@ def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
     with pytest.raises(InputError, match=r"`length=9`.* 2 tokens.*`length=2`.*`empty`"):
         analyse(CorpusOptions(source=str(path), length=9))
     assert analyse(replace(QUICK, source=str(path), length=3, empty="drop")).empty_positions == 1
-
-
-def test_counts_beyond_memory_are_refused():
-    words = np.arange(600 * 4096, dtype=np.int32).reshape(600, 4096)
-    full, names = np.ones(words.shape, bool), ["word"] * words.size
-    with pytest.raises(InputError, match=r"16 folds.*`length`.*`tokenizer`"):
-        analyse_tokens(TokenCorpus("large", "ids", words, full, words.size, (), names, 4096))

@@ -105,15 +105,6 @@ def test_a_site_stands_out_and_shuffled_sequences_do_not():
     assert [[x.position for x in each] for each in found] == [[0, 1], [10, 11]]
 
 
-def test_ends_of_documents_are_no_site():
-    """Each document ends with a token that it has nowhere else, or is cut."""
-    rng = np.random.default_rng(0)
-    ends = rng.integers(3, 13, 600)
-    ids = np.where(np.arange(12) == ends[:, None], 4, rng.integers(0, 4, (600, 12)))
-    corpus = tokens_from_ids(ids)._replace(mask=np.arange(12) <= ends[:, None])
-    assert positions_standing_out(corpus, np.arange(600)) == []
-
-
 def test_p_values_are_of_mcnemar_times_all_tests():
     """Of those that differ 30 of 40 documents have a token, and 20 of 20 at another position."""
     ids = np.zeros((60, 8), int)
