@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jaxpe.analysis.inspections.measures import _alike, key_measures
+from jaxpe.analysis.inspections import _alike, key_measures
 from scipy import stats
 
 from jaxpe._core.errors import InputError

@@ -194,8 +194,8 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
             "vectors by offset.",
             [partial(plot_curves, places, {"": (table.norms,)}, "position", "norm",
                      line=table.token_norm),
-             partial(plot_curves, places[: len(shown)], {"": (shown,)}, "offset", "cosine",
-                     line=0.0, xscale="symlog")],
+             partial(plot_curves, places[1 : len(shown)], {"": (shown[1:],)}, "offset", "cosine",
+                     line=0.0, xscale="log")],
             columns=2, height=2.6,
         ))  # fmt: skip
     if (bias := stage.bias) is not None:
