@@ -19,14 +19,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxpe.analysis.extrapolation.cells import run_cell
+from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 
 import jaxpe
 from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, save_figure
 from experiments.learning import interval, once
 from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
 from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
-from jaxpe.analysis.extrapolation.cells import run_cell
-from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
 from jaxpe.nn import functionalize

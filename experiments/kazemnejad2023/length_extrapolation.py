@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxpe.analysis.extrapolation.cells import trained_models
 
 from experiments.common import (
     BLUE,
@@ -40,7 +41,6 @@ from jaxpe.analysis.extrapolation import (
     streams,
     variant,
 )
-from jaxpe.analysis.extrapolation.cells import trained_models
 from jaxpe.analysis.extrapolation.models import encoding_sizes, functional_model
 from jaxpe.data import sequence_task
 

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxpe.analysis.extrapolation.batched_training import score_models, trainer
+from jaxpe.analysis.extrapolation.streams import Streams
 
 from experiments.common import Run, main, plain
 from experiments.learning import take_options
@@ -27,9 +29,7 @@ from jaxpe.analysis.extrapolation import (
     streams,
     variant,
 )
-from jaxpe.analysis.extrapolation.batched_training import score_models, trainer
 from jaxpe.analysis.extrapolation.models import encoding_sizes
-from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.data import sequence_task
 
 _TABLE_5, _SOURCE = preset("paper")

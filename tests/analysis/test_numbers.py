@@ -8,7 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jaxpe.analysis.inspections import _alike, key_measures
+from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
+from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
+from jaxpe.analysis.extrapolation.ranks import best_first
 from scipy import stats
 
 from jaxpe._core.errors import InputError
@@ -22,9 +24,6 @@ from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import columns
 from jaxpe.analysis.counts import CountOptions, job
 from jaxpe.analysis.extrapolation import Suite, preset
-from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
-from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
-from jaxpe.analysis.extrapolation.ranks import best_first
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
 from jaxpe.analysis.inspect.attention_result import HeadDrops
 from jaxpe.analysis.inspect.documents import rows_at_once
@@ -40,7 +39,7 @@ from jaxpe.analysis.inspect.result import (
     ProbeStage,
     TextReach,
 )
-from jaxpe.analysis.inspections import inspected_models
+from jaxpe.analysis.inspections import _alike, inspected_models, key_measures
 from jaxpe.data import Shard, tokens_from_ids
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell

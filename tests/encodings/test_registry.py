@@ -216,6 +216,7 @@ def test_a_new_encoding_is_scored(own):
 
 def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):
     from jaxpe.analysis.extrapolation.variants import variant
+
     from jaxpe.training.config import TrainConfig, encoding_entries
 
     names = [f"{own}:halved", f"{own}:plain"]

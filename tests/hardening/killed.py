@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 import numpy as np
-
 from jaxpe.report.corpus.figures import FIGURES
+
 from tests.films import make_films
 from tests.hardening.families import QUICK, SMALL_MODEL
 from tests.hardening.kills import KillTest, killed_and_resumed
