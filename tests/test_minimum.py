@@ -34,13 +34,9 @@ COMMANDS = {
     "rope": ("--head-dim 8 --context 64 --out {out}", "rope.html"),
     "spectral": ("{films} --examples 12 --length 6 --out {out}", "spectral.json"),
     "extrapolate": (
-        "--tasks parity --encodings none learned --seeds 1 --steps 2 --length 2 --factors 1 2 "
+        "--tasks parity --encodings none alibi --seeds 1 --steps 2 --length 2 --factors 1 2 "
         "--batch 4 --out {out}",
         "extrapolation.json",
-    ),
-    "bench": (
-        "alibi --against none --tasks copy --seeds 1 --steps 2 --length 2 --batch 4 --out {out}",
-        "bench.json",
     ),
 }
 ELSEWHERE = {
