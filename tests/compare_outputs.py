@@ -32,7 +32,7 @@ COMMANDS = {
     "audit": "audit stdlib --examples 64 --steps 10 --out {out}",
     "inspect": "inspect {models}/all-MiniLM-L6-v2 --quick --examples 32 --out {out}",
     "train": "train stdlib --steps 20 --length 32 --out {out}",
-    "extrapolate": "extrapolate --preset smoke --steps 60 --out {out}",
+    "extrapolate": "extrapolate --steps 60 --out {out}",
 }
 _ROUNDING = 5e-6
 # Clock and place of a run, which differ between two runs of the same code.

@@ -33,7 +33,7 @@ COMMANDS = {
     "audit": ("{films} --examples 16 --length 6 --steps 4 --out {out}", "audit.json"),
     "rope": ("--head-dim 8 --context 64 --out {out}", "rope.html"),
     "extrapolate": (
-        "--tasks parity --encodings none learned --seeds 1 --steps 2 --length 2 --factors 1 2 "
+        "--tasks parity --encodings none alibi --seeds 1 --steps 2 --length 2 --factors 1 2 "
         "--batch 4 --out {out}",
         "extrapolation.json",
     ),

@@ -1,11 +1,11 @@
 """Hostile input to every command and reader: how much is answered, and what is not.
 
 Damaged, crafted and odd input with fixed seeds: options out of range, files of text and of ids,
-folders of counts, of runs and of extrapolations, tokenizers, models, special
-files, array functions on degenerate arrays. Each is tried in a process of its own. "Answered" is
-exit status 2 (or `InputError`) with one line, "right" a result that is checked where a second way
-to it exists; "slow" was stopped at its limit of time; "wrong" is all else: a traceback, a signal,
-another result, more than 2 GB of memory, a result where there can be none.
+folders of counts and of runs, tokenizers, models, special files, array functions on degenerate
+arrays. Each is tried in a process of its own. "Answered" is exit status 2 (or `InputError`) with
+one line, "right" a result that is checked where a second way to it exists; "slow" was stopped at
+its limit of time; "wrong" is all else: a traceback, a signal, another result, more than 2 GB of
+memory, a result where there can be none.
 """
 
 import collections
@@ -30,7 +30,7 @@ ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}
 # How many of each family; --quick takes a twentieth.
 NUMBERS = {
     "options": 600, "texts": 300, "arrays": 120, "folders": 200, "counted": 200, "runs": 120,
-    "cells": 100, "tokenizers": 120, "models": 300, "sources": 416, "surroundings": 156,
+    "tokenizers": 120, "models": 300, "sources": 416, "surroundings": 156,
     "columns": 240, "vectors": 400, "configurations": 500, "ggufs": 400,
 }  # fmt: skip
 

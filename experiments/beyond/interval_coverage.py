@@ -15,8 +15,8 @@ import numpy as np
 
 from experiments.common import Run, main
 from jaxpe import position_decodability
-from jaxpe.analysis.extrapolation import lead_interval, pair_level, seed_interval, seed_mean
 from jaxpe.analysis.inspect import Means, probe_layers
+from jaxpe.analysis.intervals import lead_interval, pair_level, seed_interval, seed_mean
 
 MEANS, SPREADS = (0.5, 0.9, 0.99, 0.999), (0.0, 0.001, 0.01, 0.1)
 TRIALS, SEEDS = (50, 200, 1000, 10_000), (3, 5, 10)

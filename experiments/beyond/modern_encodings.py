@@ -12,6 +12,7 @@ missing.
 """
 
 import dataclasses
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxpe.analysis.extrapolation.cells import run_cell
-from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 
 import jaxpe
-from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, save_figure
+from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, plain, save_figure
+from experiments.kazemnejad2023.length_extrapolation import SOURCE
 from experiments.learning import interval, once
 from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
-from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
+from jaxpe.analysis.extrapolation import ExtrapolationOptions
+from jaxpe.analysis.extrapolation.encodings import (
+    stretched_encoding,
+    trained_as,
+    trained_encoding,
+)
+from jaxpe.analysis.extrapolation.job import chance_score, scored_cell, trained_models
+from jaxpe.analysis.extrapolation.models import Streams, streams
 from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
 from jaxpe.nn import functionalize
@@ -129,15 +136,14 @@ def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any
 
 def words_of(name: str, *, quick: bool) -> dict[str, Any]:
     """Held-out loss by place of every seed; of what is tested otherwise, of RoPE's models."""
-    task, encoding = words_task(quick=quick), variant(named(name))
-    tested = encoding.at(SIZES, LONG, causal=True)
+    task, rows = words_task(quick=quick), long_rows(quick=quick)
     params, found = models(trained_as(named(name)), quick=quick)
-    if not defined_at(tested, SIZES, LONG):
-        tested = encoding.trained(SIZES, True)
-        rows = Rows(*(x[:, :LENGTH] for x in long_rows(quick=quick)))
-    else:
-        rows = long_rows(quick=quick)
-    by_place = losses_by_place(task, tested, params, rows)  # [seeds, places]
+    try:
+        tested = stretched_encoding(named(name), SIZES, LONG)
+        by_place = losses_by_place(task, tested, params, rows)  # [seeds, places]
+    except ValueError:  # such as a learned table, which ends
+        rows = Rows(*(x[:, :LENGTH] for x in rows))
+        by_place = losses_by_place(task, trained_encoding(named(name), SIZES), params, rows)
     undefined = np.full((len(by_place), LONG - by_place.shape[1]), np.nan)
     by_place = np.concatenate([by_place, undefined], axis=1)
     by_part = {part: _mean(by_place[:, a:b]).tolist() for part, (a, b) in PARTS.items()}
@@ -147,7 +153,7 @@ def words_of(name: str, *, quick: bool) -> dict[str, Any]:
 @cache
 def models(name: str, *, quick: bool) -> tuple[Any, dict[str, Any]]:
     """Parameters of all seeds, and how they were trained, at the best rate of short runs."""
-    task, encoding = words_task(quick=quick), variant(name).trained(SIZES, True)
+    task, encoding = words_task(quick=quick), trained_encoding(name, SIZES)
     rate = 3e-3 if quick else RATES[int(np.argmin(_losses_by_rate(task, encoding)))]
     trained = train(task, encoding, rate=rate, seeds=SEEDS, **(QUICK if quick else {"most": MOST}))
     return trained.params[trained.steps], {
@@ -217,10 +223,9 @@ def _summary(values: Any) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "half": interval([float(x) for x in values])}
 
 
-def string_suite(names: list[str], *, quick: bool) -> Suite:
-    suite = dataclasses.replace(
-        preset("paper")[1],
-        name="modern strings",
+def string_options(names: list[str], *, quick: bool) -> ExtrapolationOptions:
+    options = dataclasses.replace(
+        SOURCE,
         tasks=STRINGS,
         encodings=tuple(map(named, names)),
         factors=(1, 2, 4),
@@ -228,34 +233,43 @@ def string_suite(names: list[str], *, quick: bool) -> Suite:
         rates=(1e-3, 3e-3, 1e-2),
     )
     few = {"steps": 8, "tests": 8, "batch": 4, "dim": 16, "hidden": 16, "rates": (3e-3,)}
-    return dataclasses.replace(suite, tasks=STRINGS[:1], **few) if quick else suite
+    return dataclasses.replace(options, tasks=STRINGS[:1], **few) if quick else options
 
 
 def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
-    suite = string_suite(names, quick=quick)
-    folder = kept / "strings"
+    options = string_options(names, quick=quick)
+    data = {task: streams(options, sequence_task(task)) for task in options.tasks}
     found: dict[str, Any] = {}
     for name in names:
         found[name] = {}
-        for task in suite.tasks:
-            data = streams(suite, sequence_task(task))
-            cell = run_cell(suite, data, named(name), folder)
-            accuracy = cell.scores["accuracy"]
-            found[name][task] = {
-                "accuracy": accuracy,
-                "summary": [_summary(x) for x in accuracy.T],
-                "rate": cell.rate,
-                "defined": cell.defined,
-                "seconds": cell.seconds["training"],
-            }
-            print(name, task, accuracy.mean(axis=0).round(3), flush=True)
+        for task in options.tasks:
+            path = kept / "strings" / f"{task}-{name}.json"
+            found[name][task] = once(path, string_cell, options, data[task], named(name))
+            print(name, task, flush=True)
     return {
-        "length": suite.length,
-        "factors": suite.factors,
-        "steps": suite.steps,
-        "seeds": suite.seeds,
+        "length": options.length,
+        "factors": options.factors,
+        "steps": options.steps,
+        "seeds": options.seeds,
         "encodings": found,
     }
+
+
+def string_cell(options: ExtrapolationOptions, data: Streams, name: str) -> dict[str, Any]:
+    """Accuracy of every seed at every length."""
+    began, trained = time.perf_counter(), trained_models(options, data, trained_as(name))
+    cell = scored_cell(options, data, name, trained, chance_score(options, data))
+    accuracy = cell.scores["accuracy"]
+    return plain(
+        {
+            "accuracy": accuracy,
+            "summary": [_summary(x) for x in accuracy.T],
+            "rate": cell.rate,
+            "defined": np.isfinite(accuracy).any(axis=0),
+            "held_out": cell.loss,
+            "seconds": time.perf_counter() - began,
+        }
+    )
 
 
 def draw_words(run: Run, of: dict[str, Any]) -> None:

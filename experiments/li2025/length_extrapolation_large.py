@@ -15,34 +15,35 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxpe.analysis.extrapolation.batched_training import score_models, trainer
-from jaxpe.analysis.extrapolation.streams import Streams
 
 from experiments.common import Run, main, plain
+from experiments.kazemnejad2023.length_extrapolation import ROWS, SOURCE, from_rows
+from experiments.kazemnejad2023.length_extrapolation import TABLE_5 as SMALL_TABLE_5
 from experiments.learning import take_options
 from experiments.rows import add_row, cost, inside, read_rows, row_of
-from jaxpe.analysis.extrapolation import (
-    Suite,
-    preset,
-    reciprocal_ranks,
-    seed_mean,
+from jaxpe.analysis.extrapolation import ExtrapolationOptions, reciprocal_ranks
+from jaxpe.analysis.extrapolation.encodings import trained_encoding
+from jaxpe.analysis.extrapolation.models import (
+    Streams,
+    encoding_sizes,
+    functional_model,
+    score_models,
     streams,
-    variant,
+    trainer,
 )
-from jaxpe.analysis.extrapolation.models import encoding_sizes
+from jaxpe.analysis.intervals import seed_mean
 from jaxpe.data import sequence_task
 
-_TABLE_5, _SOURCE = preset("paper")
-# The width is the text's ("top 64 basis functions"). Everything else is that of the preset.
+# The width is the text's ("top 64 basis functions"). Everything else is that of the small study.
 TABLE_5 = dataclasses.replace(
-    _TABLE_5,
-    encodings=("sinusoidal", "alibi_over_length", "wavelet", "legendre", "none"),
-    length=64, factors=(1, 2, 4), dim=64, hidden=64, seeds=3, tuning=0.1,
+    SMALL_TABLE_5,
+    encodings=tuple(name for name in SMALL_TABLE_5.encodings if name != "alibi"),
+    length=64, factors=(1, 2, 4), dim=64, hidden=64, seeds=3,
 )  # fmt: skip
 STRINGS = dataclasses.replace(
-    _SOURCE,
+    SOURCE,
     tasks=("copy", "reverse", "sort"),
-    length=12, factors=(1, 2, 4), dim=128, hidden=256, steps=1200, seeds=3, tuning=0.15,
+    length=12, factors=(1, 2, 4), dim=128, hidden=256, steps=1200, seeds=3,
 )  # fmt: skip
 # What is not learned at T in these steps has four times as many.
 LONGER = dataclasses.replace(
@@ -51,7 +52,7 @@ LONGER = dataclasses.replace(
 LAWS = ("uniform", "signs")
 STUDIES = ("table 5", "strings")
 TUNING_SEED = 1_000_000  # of no model that is tested
-SIZES = ("length", "dim", "hidden", "layers", "heads", "rows", "steps", "batch", "tests")
+SIZES = ("length", "dim", "hidden", "layers", "heads", "steps", "batch", "tests")
 QUICK = {"steps": 10, "tests": 8, "batch": 4, "dim": 8, "hidden": 8, "length": 4, "factors": (1, 2)}
 OPTIONS = take_options(repeated=("only",), minutes=True)
 
@@ -59,7 +60,7 @@ OPTIONS = take_options(repeated=("only",), minutes=True)
 class Model(NamedTuple):
     """One model of the study; its names are those of its row."""
 
-    suite: Suite
+    suite: ExtrapolationOptions
     law: str  # of numbers; "words" or "words, longer" for strings
     task: str
     encoding: str
@@ -67,7 +68,19 @@ class Model(NamedTuple):
 
     @property
     def cell(self) -> tuple[str, ...]:
-        return (STUDIES[self.law not in LAWS], self.law, self.task, self.encoding)
+        name = self.encoding.rpartition(":")[2]
+        return (STUDIES[self.law not in LAWS], self.law, self.task, name)
+
+    @property
+    def rows(self) -> int | None:
+        """Size of the training set; None for fresh rows at each step."""
+        if self.law not in LAWS:
+            return None
+        return 20 if self.suite.batch == QUICK["batch"] else ROWS
+
+    @property
+    def tuning_steps(self) -> int:
+        return max(2, round((0.1 if self.law in LAWS else 0.15) * self.suite.steps))
 
     @property
     def name(self) -> str:
@@ -78,11 +91,7 @@ def models(*, quick: bool = False) -> Iterator[Model]:
     """All models, one seed of everything before the next."""
     suites = dict.fromkeys(LAWS, TABLE_5) | {"words": STRINGS, "words, longer": LONGER}
     if quick:
-        rows = {law: 20 if law in LAWS else None for law in suites}
-        suites = {
-            law: dataclasses.replace(suite, **QUICK, rows=rows[law])
-            for law, suite in suites.items()
-        }
+        suites = {law: dataclasses.replace(suite, **QUICK) for law, suite in suites.items()}
     for seed in range(TABLE_5.seeds):
         for law, suite in suites.items():
             for task in reversed(suite.tasks):
@@ -123,6 +132,7 @@ def mean_ranks(tasks: dict[str, Any]) -> dict[str, Any]:
             task=task,
             encoding=name,
             metric="accuracy",
+            is_share=True,
             scores={"accuracy": np.array([own["accuracy"] for own in row["seeds"].values()])},
         )
         for task, rows in tasks.items()
@@ -146,17 +156,19 @@ def finish(model: Model, path: Path) -> None:
     seeds = np.array([model.seed])
     lanes = train(seeds=seeds, rates=np.array([chosen["rate"]]), steps=model.suite.steps)
     took = time.process_time() - begun
-    scores = score_models(
-        model.suite, data, encoding_of(model, data), lanes.params,
-        seeds=seeds, lengths=model.suite.lengths,
-    )  # fmt: skip
+    apply, _ = functional_model(model.suite, data.task, encoding_of(model, data))
+    tested = [
+        score_models(data.task, apply, lanes.params, data.tests(seeds, length))
+        for length in model.suite.lengths
+    ]
+    scores = {metric: np.stack([one[metric] for one in tested]) for metric in tested[0]}
     curve = lanes.losses[:, 0]
     row = {
         "lengths": model.suite.lengths,
         **{metric: values[:, 0] for metric, values in scores.items()},
         "loss": [float(part.mean()) for part in np.array_split(curve, min(20, len(curve)))],
         "cpu_seconds": took,
-        "sizes": {name: getattr(model.suite, name) for name in SIZES},
+        "sizes": {name: getattr(model.suite, name) for name in SIZES} | {"rows": model.rows},
     }
     add_row(path, (*model.cell, "seeds", str(model.seed)), plain(row))
     metric, values = next(iter(scores.items()))
@@ -173,12 +185,14 @@ def rated(model: Model) -> Model:
 def prepared(model: Model) -> tuple[Streams, Callable[..., Any]]:
     sizes = {"law": model.law} if model.law in LAWS else {}
     data = streams(model.suite, sequence_task(model.task, **sizes))
+    if model.rows is not None:
+        data = from_rows(model.suite, data, model.rows)
     return data, trainer(model.suite, data, encoding_of(model, data))
 
 
 def encoding_of(model: Model, data: Streams) -> Any:
     sizes = encoding_sizes(model.suite, data.task)
-    return variant(model.encoding).trained(sizes, data.task.causal)
+    return trained_encoding(model.encoding, sizes, causal=data.task.causal)
 
 
 def tuned(model: Model) -> dict[str, Any]:
@@ -186,13 +200,13 @@ def tuned(model: Model) -> dict[str, Any]:
 
     Rates are 10^(k/2); the grid grows until both neighbours of the best one have been tried.
     """
-    begun, suite, (_, train) = time.process_time(), model.suite, prepared(model)
+    begun, (_, train) = time.process_time(), prepared(model)
 
     def loss_at(k: int) -> float:
         lanes = train(
-            seeds=np.array([TUNING_SEED]), rates=np.array([10 ** (k / 2)]), steps=suite.tuning_steps
+            seeds=np.array([TUNING_SEED]), rates=np.array([10 ** (k / 2)]), steps=model.tuning_steps
         )
-        last = lanes.losses[-max(1, suite.tuning_steps // 10) :, 0].mean()
+        last = lanes.losses[-max(1, model.tuning_steps // 10) :, 0].mean()
         return float(last) if np.isfinite(last) else np.inf
 
     losses = inside(loss_at, first=-5)

@@ -1,21 +1,16 @@
 """Numbers of the jobs, computed by hand: shares, bounds, means, and defaults."""
 
 import contextlib
-import dataclasses
 import math
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
-from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
-from jaxpe.analysis.extrapolation.ranks import best_first
 from scipy import stats
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.progress import SILENT
-from jaxpe.analysis import bench, comparison
+from jaxpe.analysis import comparison
 from jaxpe.analysis.corpus import CorpusOptions
 from jaxpe.analysis.corpus.documents import _refuse_single_words
 from jaxpe.analysis.corpus.job import top_tokens
@@ -23,7 +18,6 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import columns
 from jaxpe.analysis.counts import CountOptions, job
-from jaxpe.analysis.extrapolation import Suite, preset
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
 from jaxpe.analysis.inspect.attention_result import HeadDrops
 from jaxpe.analysis.inspect.documents import rows_at_once
@@ -42,7 +36,6 @@ from jaxpe.analysis.inspect.result import (
 from jaxpe.analysis.inspections import _alike, inspected_models, key_measures
 from jaxpe.data import Shard, tokens_from_ids
 from tests.analysis.runs import make_run
-from tests.analysis.test_bench import cell
 
 
 def filled(kind, **fields):
@@ -94,64 +87,6 @@ def test_two_letters_differ_by_one_degree_of_freedom():
 def test_columns_are_cut_or_padded():
     assert columns(np.ones((2, 3)), 2).tolist() == [[1, 1]] * 2
     assert columns(np.ones((2, 3)), 4).tolist() == [[1, 1, 1, 0]] * 2
-
-
-def test_scores_beyond_the_length_are_arithmetic_or_geometric_means():
-    """Of 1 and 4 it is 2, of 2 and 8 it is 4; scores at T do not count."""
-    scores = {"mse": np.array([[9.0, 1, 4], [9, 2, 8]])}
-    errors = cell("copy", "a", np.ones((2, 3)))._replace(metric="mse", scores=scores)
-    np.testing.assert_allclose(beyond(errors), [2, 4])
-    np.testing.assert_allclose(worth(errors), [-math.log(2), -math.log(4)])
-    assert trials_beyond(errors) is None
-    half = stats.t.ppf(0.975, 1) * np.sqrt(2) / np.sqrt(2)
-    np.testing.assert_allclose(beyond_interval(errors), [3, 3 - half, 3 + half])
-    shares = cell("copy", "a", [[0.1, 0.8, 1.0]] * 2)  # of 100 rows at two lengths
-    np.testing.assert_allclose(worth(shares), [0.9, 0.9])
-    assert trials_beyond(shares) == 200
-    wilson = stats.binomtest(360, 400).proportion_ci(method="wilson")
-    np.testing.assert_allclose(beyond_interval(shares), [0.9, *wilson])
-
-
-def test_the_best_cells_are_first_and_ties_follow_the_score_at_the_length():
-    cells = [cell("copy", name, [[at, end, end]] * 2) for name, at, end in
-             (("a", 0.8, 0.5), ("b", 0.9, 0.5), ("c", 0.1, 0.6))]  # fmt: skip
-    assert [one.encoding for one in best_first(cells)] == ["c", "b", "a"]
-
-
-def test_the_forecast_counts_training_tuning_and_tests(tmp_path):
-    """Without seconds of programs and with a second for each multiplication."""
-    suite = Suite(
-        name="tiny", tasks=("copy",), encodings=("none", "rope"), length=4, factors=(1, 2),
-        steps=10, batch=3, rates=(1e-3, 1e-2, 1e-1), seeds=2, tests=9,
-        dim=8, heads=1, layers=2, hidden=16,
-    )  # fmt: skip
-
-    def work(length):
-        tokens = 2 * length + 3  # copy: the input, its end, the output and its ends
-        return 3 * 2 * tokens * 8 * (4 * 8 + 2 * 16 + 2 * tokens)
-
-    for rates, tuned in (((1e-3, 1e-2, 1e-1), 2 * 3), ((1e-3,), 0)):  # a quarter of 10 steps
-        one = dataclasses.replace(suite, rates=rates)
-        programs = dict.fromkeys(suite.encodings, ProgramSeconds(0.0, 0.0))
-        left = Forecast(
-            [(one, "copy", "none")], tmp_path, SILENT, programs=programs, pace=1.0
-        ).left()
-        tested = 2 * 9 / (3 * 3) * (work(4) + work(8))
-        assert left == pytest.approx((2 * 10 + tuned) * work(4) + tested)
-
-
-def test_budgets_are_those_of_the_help():
-    said = " ".join(bench.BenchOptions.__doc__.split())
-    for sizes in bench.job.BUDGETS.values():
-        length, steps, dim, seeds = (sizes[x] for x in ("length", "steps", "dim", "seeds"))
-        assert f"T = {length}, {steps:,} steps, width {dim}, {seeds} seeds" in said
-    (quick,) = preset("quick")  # the smallest comparison whose intervals decide
-    assert (quick.seeds, quick.steps, quick.lengths) == (5, 300, (6, 12, 24))
-    for suite in preset("smoke"):
-        assert (suite.seeds, suite.steps, suite.tests, suite.tuning_steps) == (3, 200, 100, 50)
-    numbers, strings = preset("full")
-    assert (numbers.tuning_steps, strings.tuning_steps) == (numbers.steps, 5000)
-    assert (strings.lengths, strings.dim, strings.layers) == ((20, 40, 80, 160), 256, 6)
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,7 @@ def test_a_new_encoding_is_scored(own):
 
 
 def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):
-    from jaxpe.analysis.extrapolation.variants import variant
-
+    from jaxpe.analysis.extrapolation.encodings import trained_encoding
     from jaxpe.training.config import TrainConfig, encoding_entries
 
     names = [f"{own}:halved", f"{own}:plain"]
@@ -225,4 +224,4 @@ def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):
     with pytest.raises(InputError, match=r"`encoding`: .*has no 'other'"):
         encoding_entries(dataclasses.replace(config, encoding=f"{own}:other"))
     sizes = jaxpe.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=2)
-    assert variant(names[0]).trained(sizes, True).defines("bias")
+    assert trained_encoding(names[0], sizes).defines("bias")

@@ -41,7 +41,7 @@ QUICK: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 
 
-MADE = ("dataset", "counts", "run", "cells")
+MADE = ("dataset", "counts", "run")
 
 
 # What is typed where a number is expected.
@@ -60,7 +60,6 @@ class Materials(NamedTuple):
     dataset: Path  # of TFDS
     counts: Path
     run: Path
-    cells: Path
     tokenizer: Path | None  # tokenizer.json of a real model
     vocabulary: Path | None  # vocab.txt
 
@@ -275,21 +274,6 @@ def _resume(folder: Path) -> None:
     command("train", "--resume", "--out", folder)
 
 
-def cells(materials: Materials, *, seed: int, number: int) -> Attempts:
-    """Folders of extrapolations with any file damaged, gone on with."""
-    whole = (materials.cells / "extrapolation.json").read_text()
-    again = partial(_extrapolate_again, json.loads(whole)["cells"])
-    yield from _damaged("cells of extrapolate", materials.cells, again, seed, number)
-
-
-def _extrapolate_again(expected: Any, folder: Path) -> None:
-    command("extrapolate", *QUICK["extrapolate"], "--out", folder)
-    found = json.loads((folder / "extrapolation.json").read_text())["cells"]
-    for cell in (*expected, *found):
-        cell.pop("seconds", None)
-    assert found == expected
-
-
 def tokenizers(materials: Materials, *, seed: int, number: int) -> Attempts:
     """Damaged tokenizer files of real models."""
     paths = [path for path in (materials.vocabulary, materials.tokenizer) if path is not None]
@@ -498,7 +482,6 @@ FAMILIES: dict[str, Callable[..., Attempts]] = {
         folders,
         counted,
         runs,
-        cells,
         tokenizers,
         models,
         columns,
@@ -519,7 +502,6 @@ def make_materials(folder: Path, *, of: Sequence[str] = MADE) -> Materials:
     words: dict[str, tuple[object, ...]] = {
         "counts": ("count", films, *QUICK["count"], "--out", made["counts"]),
         "run": ("train", films, *QUICK["train"], "--out", made["run"]),
-        "cells": ("extrapolate", *QUICK["extrapolate"], "--out", made["cells"]),
     }
     if "dataset" in of:
         # A process of its own: attempts are forked, which one with threads should not be.

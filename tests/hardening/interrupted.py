@@ -73,7 +73,7 @@ def commands(folder: Path) -> dict[str, tuple[object, ...]]:
         "merge": ("merge", *counts, *out),
         "compare": ("compare", *counts, *out),
         "train": (*train, *out),
-        "extrapolate": ("extrapolate", "--preset", "smoke", *out),
+        "extrapolate": ("extrapolate", *out),
         "audit": ("audit", films, *QUICK["audit"], *out),
     }
 

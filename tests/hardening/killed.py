@@ -38,17 +38,6 @@ def killed_train(folder: Path, *, kills: int) -> KillTest:
     )
 
 
-def killed_extrapolate(folder: Path, *, kills: int) -> KillTest:
-    """The cells but for their seconds, and the models to the bit."""
-    words = (
-        "jaxpe", "extrapolate", "--tasks", "parity", "copy", "--encodings", "none", "alibi", "rope",
-        *QUICK["extrapolate"][4:],
-    )  # fmt: skip
-    return killed_and_resumed(
-        lambda out: [*words, "--out", out], folder, kills=kills, seed=2, same=_same_cells
-    )
-
-
 def killed_report(folder: Path, *, kills: int) -> KillTest:
     """The numbers but for their timings; a report is whole or not there at every moment."""
     films = make_films(folder / "films.tsv")
@@ -73,7 +62,6 @@ def killed_report(folder: Path, *, kills: int) -> KillTest:
 KILLED: dict[str, Callable[..., KillTest]] = {
     "count": killed_count,
     "train": killed_train,
-    "extrapolate": killed_extrapolate,
     "report": killed_report,
 }
 
@@ -85,17 +73,6 @@ def _same_runs(one: Path, other: Path) -> None:
     ours, theirs = load_run(one), load_run(other)
     assert ours.step == theirs.step
     jax.tree.map(np.testing.assert_array_equal, ours.params, theirs.params)
-
-
-def _same_cells(one: Path, other: Path) -> None:
-    _same_json("extrapolation.json", {"seconds"}, one, other)
-    paths = sorted(one.glob("*.npz"))
-    assert paths
-    for path in paths:
-        with np.load(path) as ours, np.load(other / path.name) as theirs:
-            assert set(ours) == set(theirs)
-            for name in set(ours) - {"seconds"}:
-                np.testing.assert_array_equal(ours[name], theirs[name])
 
 
 def _same_json(name: str, but_for: set[str], one: Path, other: Path) -> None:

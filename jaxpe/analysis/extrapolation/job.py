@@ -7,10 +7,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.extrapolation.cost import measure_costs
 from jaxpe.analysis.extrapolation.encodings import stretched_encoding, trained_as, trained_encoding
 from jaxpe.analysis.extrapolation.models import (
+    AT_ONCE,
     ModelFactory,
     Params,
     Streams,
@@ -67,7 +69,8 @@ def extrapolate(
         progress: receives a line for every cell.
 
     Raises:
-        InputError: an encoding of one's own that fails, or logits of another shape.
+        InputError: too little memory, an encoding of one's own that fails, or logits of another
+            shape.
 
     >>> options = ExtrapolationOptions(
     ...     tasks=("parity",), encodings=("none",), length=2, factors=(1, 2), steps=2, batch=4,
@@ -76,6 +79,13 @@ def extrapolate(
     (2, 2)
     """
     began, cells = time.perf_counter(), list[ExtrapolationCell]()
+    check_bytes(
+        _needed_bytes(options),
+        what=f"`length` {options.length}, `factors` up to {options.factors[-1]} and `batch` "
+        f"{options.batch} with `seeds` {options.seeds} and `steps` {options.steps}",
+        remedy="pass smaller ones",
+        limit=device_bytes(),
+    )
     costs = measure_costs(options, progress=progress)
     for task in map(sequence_task, options.tasks):
         data, trained = streams(options, task, model=model), dict[str, ChosenModels]()
@@ -92,6 +102,19 @@ def extrapolate(
             progress.say(f"{task.name}, {name}: {seconds:.0f} s, {left} to go")
     seconds = {"whole": time.perf_counter() - began}
     return ExtrapolationResult(options, tuple(cells), costs, seconds)
+
+
+def _needed_bytes(options: ExtrapolationOptions) -> int:
+    """Lower bound of the bytes of attention weights and hidden states, in training and tests."""
+    tasks = [sequence_task(name) for name in options.tasks]
+
+    def numbers(length: int) -> int:
+        tokens = max(task.tokens(length) for task in tasks)
+        return tokens * (options.heads * tokens + options.dim + options.hidden)
+
+    training = options.batch * options.layers * numbers(options.length) + options.steps
+    tests = min(options.tests, AT_ONCE) * numbers(options.lengths[-1])
+    return 4 * options.seeds * max(training, tests)
 
 
 def trained_models(

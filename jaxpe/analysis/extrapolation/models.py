@@ -26,7 +26,7 @@ AnyEncoding = Encoding | LayerPattern
 ModelFactory = Callable[[ExtrapolationOptions, SequenceTask, AnyEncoding, Array], nnx.Module]
 
 _TRAINING, _TESTS, _WEIGHTS = 1, 2, 3  # streams of random numbers
-_AT_ONCE = 100  # rows tested together
+AT_ONCE = 100  # rows tested together
 _CHUNK = 100  # steps of one call, after which an interrupt is noticed
 
 
@@ -162,7 +162,7 @@ def streams(
     >>> data.training(np.arange(2), np.arange(5))["ids"].shape  # steps, seeds, rows, places
     (5, 2, 4, 7)
     """
-    keys, count = partial(seed_keys, options, task), min(options.tests, _AT_ONCE)
+    keys, count = partial(seed_keys, options, task), min(options.tests, AT_ONCE)
 
     def drawn(keys: Array, numbers: Array, **shape: Any) -> Batch:
         def rows(number: Array, key: Array) -> Batch:
@@ -262,7 +262,7 @@ def score_models(
 
 
 def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, MeanMetric]:
-    """Metrics of a batch as sums and weights that add; the first one ranks.
+    """Metrics of a batch as sums and weights that add.
 
     "accuracy" is the share of correct scored tokens, "exact" the share of rows with all scored
     tokens correct. "relative_mse" is the squared error of scored numbers by the mean of their

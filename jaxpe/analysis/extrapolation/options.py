@@ -58,6 +58,8 @@ class ExtrapolationOptions:
             check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
         # The first step of the warm-up has the rate 0.
         check_range("steps", self.steps, least=2, most=LARGEST_SIZE)
+        check_range("layers", self.layers, most=10_000)  # each adds to the compiled program
+        check_range("factors", self.factors[-1] if self.factors else 1, most=LARGEST_SIZE)
         check_seed("seed", self.seed)
         for task in self.tasks:
             if task not in SEQUENCE_TASKS:

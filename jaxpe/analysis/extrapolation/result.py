@@ -31,8 +31,8 @@ class ExtrapolationCell(NamedTuple):
     Attributes:
         task: name of the task.
         encoding: name of the encoding.
-        scores: metrics by name, `[seeds, lengths]`, the first of which ranks: "accuracy" and
-            "exact" in [0, 1], or "relative_mse" and "mse". NaN where the encoding is undefined, or
+        scores: metrics by name, `[seeds, lengths]`: "accuracy", which ranks, and "exact", in [0, 1];
+            or "relative_mse", which ranks, and "mse". NaN where the encoding is undefined, or
             training diverged.
         rate: chosen learning rate.
         tuning: training loss of each rate, after a quarter of the steps, on a separate seed.
@@ -54,12 +54,12 @@ class ExtrapolationCell(NamedTuple):
     @property
     def metric(self) -> str:
         """Name of the score that ranks."""
-        return next(iter(self.scores))
+        return "accuracy" if self.is_share else "relative_mse"
 
     @property
     def is_share(self) -> bool:
         """Whether the score is a share of correct tokens, in [0, 1], and not an error."""
-        return self.metric == "accuracy"
+        return "accuracy" in self.scores
 
     @property
     def interval(self) -> SeedInterval:

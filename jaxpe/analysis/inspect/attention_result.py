@@ -285,6 +285,18 @@ class HeadDrops(NamedTuple):
         return self.p_value <= 0.05
 
 
+class HeadStage(NamedTuple):
+    """What a model loses without each head.
+
+    Attributes:
+        score: score whose drop measures a head.
+        drops: drops of the score, one entry for each replacement of a head.
+    """
+
+    score: Score
+    drops: list[HeadDrops]
+
+
 class SpectralStage(NamedTuple):
     """Spectra and parts of the attention logits, on n positions of text, and the value of heads.
 
@@ -299,8 +311,6 @@ class SpectralStage(NamedTuple):
         parts: content and position, by the mean hidden state of each position, in all layers.
         embedded: content and position, by the vectors added to the embeddings, in the first layer.
         pairs: frequencies and energies of rotary models.
-        score: score whose drop measures a head.
-        ablations: drops of the score, one entry for each replacement of a head.
     """
 
     causal: bool
@@ -310,8 +320,6 @@ class SpectralStage(NamedTuple):
     parts: PartShares
     embedded: PartShares
     pairs: RotaryPairs | None
-    score: Score
-    ablations: list[HeadDrops]
 
     def diagonals(self) -> np.ndarray:
         """Mean logits at offsets j − i = −(n − 1) … n − 1, `[layers, heads, 2n − 1]`; NaN if none.

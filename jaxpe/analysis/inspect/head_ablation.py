@@ -29,14 +29,14 @@ _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
 
-def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
+def head_drops(sample: Sample, *, progress: Progress = SILENT) -> HeadStage:
     """Drop of the score without each head, replaced by zeros and, if time allows, by its mean.
 
     Args:
         sample: a model of `jaxpe.nn`, and documents with the targets of its score.
         progress: receiver of progress.
 
-    >>> head_drops(sample)[0].head  # doctest: +SKIP
+    >>> head_drops(sample).drops[0].head  # doctest: +SKIP
     (0, 2)
     """
     config = trunk(sample.module).config
@@ -73,7 +73,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
         low, high = _paired_shares(drop)
         return result._replace(low=low, high=high)
 
-    return [drops(kind) for kind in kinds]
+    return HeadStage(sample.score, [drops(kind) for kind in kinds])
 
 
 def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Replacement, ...]]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe.analysis.inspect.attention_result import AttentionStage, SpectralStage
+from jaxpe.analysis.inspect.attention_result import AttentionStage, HeadStage, SpectralStage
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
+from jaxpe.analysis.inspect.head_ablation import head_drops
 from jaxpe.analysis.inspect.logit_spectra import logit_spectra
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import InspectOptions
@@ -113,7 +114,7 @@ def inspect_torch(
 
 def _run_stages(options: InspectOptions, progress: Progress, **live: Any) -> InspectResult:
     """The selected stages that apply to the model, one after the other."""
-    chosen = [stage for stage in STAGES if not options.stages or stage in options.stages]
+    chosen = [stage for stage in STAGES if stage in (options.stages or set(STAGES) - {"heads"})]
     clock = Clock(progress, stages=1 + len(chosen))
     with clock.stage("reading"):
         subject = read_inspect_subject(options, progress=progress, **live)
@@ -176,7 +177,11 @@ def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
 
 
 def _spectral(subject: InspectSubject, progress: Progress) -> SpectralStage:
-    return logit_spectra(subject.sample, ablate=not subject.quick, progress=progress)
+    return logit_spectra(subject.sample, progress=progress)
+
+
+def _heads(subject: InspectSubject, progress: Progress) -> HeadStage:
+    return head_drops(subject.sample, progress=progress)
 
 
 def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
@@ -237,6 +242,7 @@ STAGES: dict[str, Callable[[InspectSubject, Progress], Any]] = {
     "geometry": _geometry,
     "attention": _attention,
     "spectral": _spectral,
+    "heads": _heads,
     "probe": _probe,
     "ablation": _ablation,
     "loss": _loss,

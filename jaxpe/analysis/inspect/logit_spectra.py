@@ -20,7 +20,6 @@ from jaxpe.analysis.inspect.attention_result import (
 )
 from jaxpe.analysis.inspect.documents import Sample, row_batches
 from jaxpe.analysis.inspect.flax_model import FlaxModel, sample_batch
-from jaxpe.analysis.inspect.head_ablation import head_drops
 from jaxpe.analysis.inspect.rotary_bands import Rotation, find_rotation
 from jaxpe.analysis.inspect.variance import ratio
 from jaxpe.spectral import PartSums
@@ -43,14 +42,13 @@ class _LogitSums(NamedTuple):
 
 
 def logit_spectra(
-    sample: Sample, *, ablate: bool = True, progress: Progress = SILENT
+    sample: Sample, *, progress: Progress = SILENT
 ) -> SpectralStage:
-    """Spectra and parts of a model's attention logits, and the drop of its score without each head.
+    """Spectra and parts of a model's attention logits.
 
     Args:
         sample: a model of `jaxpe.nn` with one encoding in all layers, and documents.
-        ablate: whether to measure the score without each head, which takes most of the time.
-        progress: receiver of progress in the logits and in the heads.
+        progress: receiver of progress.
 
     >>> logit_spectra(sample).mean.toeplitz.shape  # doctest: +SKIP
     (30, 9)
@@ -71,8 +69,6 @@ def logit_spectra(
         parts=_part_shares(sums.parts),
         embedded=_part_shares(sums.embedded),
         pairs=pairs,
-        score=sample.score,
-        ablations=head_drops(sample, progress=progress) if ablate else [],
     )
 
 

@@ -7,7 +7,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import LARGEST_SIZE, Model, Source, check_range, check_seed
 
 Stage = Literal[
-    "encoding", "geometry", "attention", "spectral", "probe", "ablation", "loss", "needles"
+    "encoding", "geometry", "attention", "spectral", "heads", "probe", "ablation", "loss", "needles"
 ]
 LEAST_LENGTH = 16  # positions
 _LEAST_LONGEST = 64  # a haystack has room for needles
@@ -22,10 +22,9 @@ class InspectOptions(Source, Model):
     their tokenizer, from a directory, a .gguf file or the hub; `length` is 128 when absent.
 
     Attributes:
-        stages: encoding, geometry, attention, spectral, probe, ablation, loss, needles; all when
-            absent. Spectral takes the most time.
-        quick: whether fewer documents and shorter texts are used, and no heads ablated, for a first
-            result.
+        stages: encoding, geometry, attention, spectral, heads, probe, ablation, loss, needles; all
+            but heads when absent, which ablates each head and takes longer than all others.
+        quick: whether fewer documents and shorter texts are used, for a first result.
         examples: number of documents in attention, spectral, probe and ablation; chosen by the size
             of the model when absent.
         longest: tokens of the longest text in loss and needles; chosen by the size of the model
