@@ -112,7 +112,9 @@ def table_geometry(
         progress=progress,
     )
     score = next(score for score in analysis.encodings if score.name == _NAME)
-    observed = jaxpe.Distances(analysis.observed.distances, analysis.observed.present)
+    observed = jaxpe.Distances(
+        jnp.asarray(analysis.observed.distances), jnp.asarray(analysis.observed.present)
+    )
     held_out = analysis.held_out
     scores = {} if held_out is None else held_out.fixed
     return GeometryStage(
