@@ -18,6 +18,7 @@ from jaxpe.analysis.inspect import (
     FarContextGain,
     GeometryStage,
     HeadDrops,
+    HeadStage,
     InspectFacts,
     InspectResult,
     LearnedTable,
@@ -126,7 +127,7 @@ SPECTRAL = SpectralStage(
     LogitSpectra(GRID / 10, GRID / 40, GRID), LogitSpectra(GRID / 8, GRID / 50, GRID + 9),
     PartShares(*(GRID[..., None] * x for x in (np.ones(5) / 4, np.ones(5) / 8, np.ones(5) / 50))),
     PartShares(*(np.full((1, 3, 5), x) for x in (0.2, 0.1, np.nan))),
-    RotaryPairs(np.array([2.0, 0.01]), np.full((2, 3, 2), (0.2, 0.3))), "causal", [DROPS],
+    RotaryPairs(np.array([2.0, 0.01]), np.full((2, 3, 2), (0.2, 0.3))),
 )  # fmt: skip
 FACTS = InspectFacts(
     "m", "s", "causal", "rotary", 2, 3, 8, 24, 100, 7_000_000, 512, 62, 16, 1200, 256, 0, "0",
@@ -179,7 +180,7 @@ def scalings(*rows: tuple[str, float, float]) -> InspectResult:
 
 
 def drops(**fields: Any) -> InspectResult:
-    return changed(spectral={"ablations": [DROPS._replace(**fields)]})
+    return RESULT._replace(heads=HeadStage("causal", [DROPS._replace(**fields)]))
 
 
 def configured(*severities: str) -> list[tuple[float, str]]:

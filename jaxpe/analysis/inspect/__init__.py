@@ -12,6 +12,7 @@ from jaxpe.analysis.inspect.attention_result import (
     AttentionSinks,
     AttentionStage,
     HeadDrops,
+    HeadStage,
     LogitSpectra,
     OffsetBaseline,
     PartShares,
@@ -54,8 +55,9 @@ from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, ta
 
 __all__ = [
     "JUDGED", "PARTS", "STAGES", "AblationStage", "AttentionSinks", "AttentionStage",
-    "EncodingStage", "FarContextGain", "FlaxModel", "GeometryStage", "HeadDrops", "InspectFacts",
-    "InspectOptions", "InspectResult", "InspectSubject", "LearnedTable", "LogitSpectra",
+    "EncodingStage", "FarContextGain", "FlaxModel", "GeometryStage", "HeadDrops", "HeadStage",
+    "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject", "LearnedTable",
+    "LogitSpectra",
     "LossStage", "Means", "ModelSizes", "NeedleStage", "OffsetBaseline", "PartShares",
     "PositionMove", "ProbeStage", "RotaryBands", "RotaryPairs", "ScaledLoss", "ScalingChange",
     "SpectralStage", "TextReach", "TorchModel", "Trace", "Variance", "ablate_positions",

@@ -159,7 +159,7 @@ class FlaxModel:
         """Reasons of stages that the model's code does not allow."""
         if has_one_encoding(trunk(self.module)):
             return {}
-        return {"spectral": _SEVERAL}
+        return dict.fromkeys(("spectral", "heads"), _SEVERAL)
 
     def context(self, path: Path) -> int:
         """Positions of the table, or of the configuration."""

@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.attention_result import HeadDrops, Replacement
+from jaxpe.analysis.inspect.attention_result import HeadDrops, HeadStage, Replacement
 from jaxpe.analysis.inspect.documents import Sample
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit, sum_heads

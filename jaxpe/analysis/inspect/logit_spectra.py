@@ -41,9 +41,7 @@ class _LogitSums(NamedTuple):
     __add__ = tree_add
 
 
-def logit_spectra(
-    sample: Sample, *, progress: Progress = SILENT
-) -> SpectralStage:
+def logit_spectra(sample: Sample, *, progress: Progress = SILENT) -> SpectralStage:
     """Spectra and parts of a model's attention logits.
 
     Args:

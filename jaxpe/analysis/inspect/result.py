@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.results import Seconds
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.attention_result import AttentionStage, SpectralStage
+from jaxpe.analysis.inspect.attention_result import AttentionStage, HeadStage, SpectralStage
 from jaxpe.analysis.inspect.averages import Means
 from jaxpe.plans import RopeAnalysis
 
@@ -348,8 +348,8 @@ class InspectResult(NamedTuple):
         encoding: ways in which positions enter.
         geometry: fit of learned positions to the corpus.
         attention: logits and attention weights.
-        spectral: spectra and parts of the logits, and the value of heads; only where `jaxpe.nn`
-            loads the model.
+        spectral: spectra and parts of the logits; only where `jaxpe.nn` loads the model.
+        heads: what the model loses without each head; only where `jaxpe.nn` loads the model.
         probe: linear probe of the position.
         ablation: ablation of positions.
         loss: loss by position.
@@ -363,6 +363,7 @@ class InspectResult(NamedTuple):
     geometry: GeometryStage | None = None
     attention: AttentionStage | None = None
     spectral: SpectralStage | None = None
+    heads: HeadStage | None = None
     probe: ProbeStage | None = None
     ablation: AblationStage | None = None
     loss: LossStage | None = None

@@ -287,7 +287,7 @@ class TorchModel:
 
     def absent(self) -> dict[str, str]:
         """Reasons of stages that the model's code does not allow."""
-        absent = {"spectral": _NOT_FLAX}
+        absent = dict.fromkeys(("spectral", "heads"), _NOT_FLAX)
         if not self._chosen_maps(self._maps)[0]:
             absent["attention"] = "No attention over pairs of tokens was seen in the model's code."
         if not self._has_head and self.causal:

@@ -448,6 +448,7 @@ _STAGES = {
     "geometry": ("Learned positions and the corpus", _geometry),
     "attention": ("Attention", attention.section),
     "spectral": (spectral.TITLE, spectral.section),
+    "heads": (spectral.HEADS_TITLE, spectral.heads_section),
     "probe": ("Position in the hidden states", _probe),
     "ablation": ("Ablation of positions", _ablation),
     "loss": ("Loss by position, and far context", _loss),

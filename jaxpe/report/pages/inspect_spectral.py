@@ -7,6 +7,7 @@ import numpy as np
 from jaxpe.analysis.inspect import (
     PARTS,
     HeadDrops,
+    HeadStage,
     InspectResult,
     RotaryPairs,
     SpectralStage,
@@ -17,14 +18,14 @@ from jaxpe.report.findings import Figure, Finding, Section, Table
 from jaxpe.report.numbers import number, percent
 from jaxpe.report.pages.inspect_rows import hundreds, layer_table, plot_curves, row
 
-TITLE = "Spectra of the logits, and the value of heads"
+TITLE, HEADS_TITLE = "Spectra of the logits", "The value of heads"
 _UNITS = {"accuracy": "share", "masked": "nats", "causal": "nats", "embedding": "cosine"}
 _MOST_HEADS = 12  # heads in the table of drops
 _SHOWN = 4  # heads whose symbols are drawn
 
 
 def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> Section:
-    """Toeplitz shares, ranks, content and position, rotary pairs, and drops without heads."""
+    """Toeplitz shares, ranks, content and position, and rotary pairs."""
     n, mean, single = stage.logits.shape[-1], stage.mean, stage.single
     findings = [
         row("mean logits beyond Toeplitz, median head", float(np.median(mean.toeplitz)), "share",
@@ -36,17 +37,23 @@ def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> S
     ]  # fmt: skip
     if stage.pairs is not None:
         findings += _pairs(stage.pairs, n)
-    for drops in stage.ablations:
-        findings += _drops(drops, _UNITS[stage.score])
     tables, figures = [_parts(stage)], []
     if (attention := result.attention) is not None:
         figures = [_symbols(stage, attention.variance)]
-        tables += [_head_table(drops, attention.variance) for drops in stage.ablations]
     note = (
         "Toeplitz: one value for each offset j − i; its symbol is the Fourier series of these. "
         "Position is the mean hidden state at it, content the rest; cross terms complete their sum."
     )
     return Section(TITLE, findings, tables, figures, note)
+
+
+def heads_section(stage: HeadStage, result: InspectResult, of: ModelMeasures) -> Section:
+    """What the model loses without each head, and the heads of the largest drops."""
+    findings = [row for drops in stage.drops for row in _drops(drops, _UNITS[stage.score])]
+    tables = []
+    if result.attention is not None:
+        tables = [_head_table(drops, result.attention.variance) for drops in stage.drops]
+    return Section(HEADS_TITLE, findings, tables)
 
 
 def _pairs(pairs: RotaryPairs, n: int) -> list[Finding]:
@@ -159,6 +166,4 @@ def layer_tables(stage: SpectralStage | None) -> list[Table]:
                                   ("effective_rank", "effective rank", ""))
         for of, numbers in (("", stage.mean), (", single", stage.single))
     }  # fmt: skip
-    for drops in stage.ablations[:1]:
-        columns |= {"largest drop": drops.drop.max(axis=1), "its head": drops.drop.argmax(axis=1)}
     return [layer_table("Spectra by layer, median head", names, columns)]

@@ -68,8 +68,8 @@ def rotary():
 
 def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     options, found = llama
-    assert set(found.absent) == {"geometry"}
-    assert list(found.seconds) == ["reading", *STAGES]
+    assert set(found.absent) == {"geometry", "heads"}
+    assert list(found.seconds) == ["reading", *(x for x in STAGES if x != "heads")]
     assert (found.facts.kind, found.facts.context, found.facts.longest) == ("causal", 64, 128)
     assert found.encoding.rope.context == 64
     stage = found.attention
@@ -85,13 +85,11 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     np.testing.assert_allclose((stage.offsets * pairs).sum(axis=-1), LENGTH, rtol=1e-5)
     assert (stage.offsets[..., LENGTH:] == 0).all()
     # Both stages look at the same documents: one mean logit.
-    assert found.spectral.score == "causal"
     sample = read_inspect_subject(options).sample
     apply, params = nn.functionalize(nn.trunk(sample.module))
     logits = jax.jit(lambda ids: apply(params, ids, trace=True).logits)(sample.rows)
     mean = np.asarray(logits).mean(axis=1)
     np.testing.assert_allclose(np.nan_to_num(found.spectral.logits), np.tril(mean), atol=1e-5)
-    assert found.spectral.ablations[0].drop.shape == stage.first.shape
     for file, content in result_files(found, "inspect").items():
         (tmp_path / file).write_bytes(content)
     again = load_result(InspectResult, tmp_path / "inspect.json")
@@ -102,7 +100,7 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
 def test_an_encoder_has_a_table_and_no_loss(tmp_path):
     options = inspected("tiny_bert", tmp_path, length=None)
     bert = inspect_model(options)
-    assert set(bert.absent) == {"loss", "needles"}
+    assert set(bert.absent) == {"loss", "needles", "heads"}
     assert (bert.facts.kind, bert.facts.context) == ("encoder", 40)
     assert bert.encoding.table.positions == 40
     geometry = bert.geometry
@@ -111,7 +109,6 @@ def test_an_encoder_has_a_table_and_no_loss(tmp_path):
     assert bert.ablation.measure == "embedding"
     assert bert.ablation.moved[0].value.estimate == pytest.approx(1, abs=1e-5)
     assert 0 < bert.attention.special_overall.estimate < 1
-    assert (bert.spectral.score, bert.spectral.ablations) == ("embedding", [])  # quick
     corpus = read_inspect_subject(options).corpus
     text_alone = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.vocab_size, mask=text_alone)
@@ -138,14 +135,14 @@ def test_a_run_is_inspected_on_its_held_out_documents(task, score, films, tmp_pa
     sizes = {"length": LENGTH, "steps": 1, "batch_size": 4, "task": task, "out": tmp_path / "run"}
     small = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
     train(TrainConfig(source=str(films), model=small, **sizes))
-    stages = ("encoding", "spectral", "ablation", "loss")
+    stages = ("encoding", "heads", "ablation", "loss")
     options = InspectOptions(model=str(tmp_path / "run"), stages=stages, examples=EXAMPLES)
     found = inspect_model(options)
-    assert set(found.absent) == set(STAGES) - {"encoding", "spectral", "ablation"}
-    assert found.spectral.score == score
+    assert set(found.absent) == set(STAGES) - {"encoding", "heads", "ablation"}
+    assert found.heads.score == score
     assert found.facts.source.endswith(", held out")
     assert found.ablation.measure == ("causal" if task == "causal" else "embedding")
-    assert found.spectral.ablations[0].documents == (EXAMPLES if task == "causal" else 12)
+    assert found.heads.drops[0].documents == (EXAMPLES if task == "causal" else 12)
 
 
 def test_moved_tokens_of_a_rotary_model(llama):

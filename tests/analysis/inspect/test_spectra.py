@@ -12,7 +12,7 @@ import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.inspect import documents as drawn
-from jaxpe.analysis.inspect import head_ablation, inspect_attention
+from jaxpe.analysis.inspect import head_ablation, head_drops, inspect_attention
 from jaxpe.analysis.inspect import logit_spectra as of_sample
 from jaxpe.analysis.inspect.logit_spectra import _spectra
 from jaxpe.analysis.inspect.rotary_bands import find_rotation
@@ -65,7 +65,7 @@ def test_logits_of_the_offset_alone_are_said_to_be():
     query = encoder.layers.attention.query
     query.kernel[...] = jnp.zeros_like(query.kernel[...])
     of, corpus = sample(encoder)
-    found, attention = of_sample(of, ablate=False), inspect_attention(of, corpus=corpus)
+    found, attention = of_sample(of), inspect_attention(of, corpus=corpus)
     for share in (attention.variance.offset, found.parts.share[..., -1]):
         np.testing.assert_allclose(share, 1, atol=1e-5)
     for rest in (attention.variance.place, found.mean.toeplitz, found.single.toeplitz,
@@ -76,7 +76,7 @@ def test_logits_of_the_offset_alone_are_said_to_be():
     expected = -slopes[:, None] * apart
     level = (expected * (LENGTH - apart)).sum(axis=-1, keepdims=True) / (LENGTH * (LENGTH - 1))
     np.testing.assert_allclose(found.diagonals()[1], expected - level, atol=1e-5)
-    assert (found.pairs, found.ablations) == (None, [])
+    assert found.pairs is None
     # The steepest head looks at neighbours most; without content all documents are alike.
     assert attention.at_offset(-1)[0, 0] > attention.at_offset(-1)[0, -1]
     for overall in (attention.overall, attention.dummy_overall, attention.other_overall):
@@ -96,7 +96,7 @@ def test_positions_explain_words_with_a_place_of_their_own_alone(usual):
         return
     assert np.abs(variance.position).max() < 0.02
     assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
-    assert of_sample(of, ablate=False).embedded.share[..., 0] == pytest.approx(1)
+    assert of_sample(of).embedded.share[..., 0] == pytest.approx(1)
 
 
 def test_a_small_variance_survives_a_large_level():
@@ -124,7 +124,7 @@ def test_heads_without_logits_have_no_shares():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
     query = encoder.layers.attention.query
     query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
-    found = of_sample(sample(encoder)[0], ablate=False).parts
+    found = of_sample(sample(encoder)[0]).parts
     assert np.isnan(found.share[:, 1]).all()
     assert np.isnan(found.residual[..., -1]).all()  # there is no bias
     assert np.isfinite(found.cross[:, 2]).all()
@@ -182,8 +182,8 @@ def test_entries_that_turn_are_found(encoding, dim, layout):
 
 
 def test_drops_are_those_of_closed_gates(rotary, traced):
-    (of, found, _), (_, heads) = rotary, traced
-    zero, mean = found.ablations
+    (of, *_), (_, heads) = rotary, traced
+    zero, mean = head_drops(of).drops
     assert (zero.kind, mean.kind) == ("zero", "mean")
     ids, mask = of.documents["ids"], of.documents["mask"]
     apply, params = nn.functionalize(of.module)
