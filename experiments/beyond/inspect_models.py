@@ -39,7 +39,7 @@ def inspected(name: str, *, quick: bool) -> InspectResult:
     kept = around / "inspect_models" / (f"{name}-quick" if quick else name)
     if (kept / "inspect.json").is_file():
         return load_result(InspectResult, kept / "inspect.json")
-    stages = tuple(stage for stage in STAGES if stage != "spectral")
+    stages = tuple(stage for stage in STAGES if stage not in ("spectral", "heads"))
     options = InspectOptions(model=str(folder), source=str(source), quick=quick, stages=stages)
     found = inspect_model(options)
     kept.mkdir(parents=True, exist_ok=True)

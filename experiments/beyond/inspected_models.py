@@ -41,7 +41,7 @@ def inspection(folder: Path, *, quick: bool) -> InspectResult:
         return load_result(InspectResult, folder / "inspect.json")
     source = next((str(path) for path in sorted(folder.glob("sequences.*"))), "stdlib")
     task = "mlm" if (folder / "mlm").is_file() else None
-    stages = tuple(stage for stage in STAGES if stage != "spectral")
+    stages = tuple(stage for stage in STAGES if stage not in ("spectral", "heads"))
     return inspect_model(
         InspectOptions(model=str(folder), source=source, task=task, quick=quick, stages=stages)
     )

@@ -16,7 +16,7 @@ from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.head_ablation import head_drops
 from jaxpe.analysis.inspect.logit_spectra import logit_spectra
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
-from jaxpe.analysis.inspect.options import InspectOptions
+from jaxpe.analysis.inspect.options import InspectOptions, Stage
 from jaxpe.analysis.inspect.position_ablation import ablate_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.reach import embedding_reach
@@ -119,7 +119,8 @@ def _run_stages(options: InspectOptions, progress: Progress, **live: Any) -> Ins
     with clock.stage("reading"):
         subject = read_inspect_subject(options, progress=progress, **live)
     results: dict[str, Any] = {}
-    absent = {stage: "This stage was not selected." for stage in STAGES if stage not in chosen}
+    left = [stage for stage in STAGES if stage not in chosen]
+    absent: dict[str, str] = dict.fromkeys(left, "This stage was not selected.")
     for stage in chosen:
         with clock.stage(stage):
             if reason := absence_reason(subject, stage):
@@ -237,7 +238,7 @@ def _needles(subject: InspectSubject, progress: Progress) -> NeedleStage:
 
 
 # All stages by name, in the order they run in; `InspectResult` has a field for each.
-STAGES: dict[str, Callable[[InspectSubject, Progress], Any]] = {
+STAGES: dict[Stage, Callable[[InspectSubject, Progress], Any]] = {
     "encoding": _encoding,
     "geometry": _geometry,
     "attention": _attention,
