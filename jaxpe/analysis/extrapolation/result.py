@@ -31,9 +31,9 @@ class ExtrapolationCell(NamedTuple):
     Attributes:
         task: name of the task.
         encoding: name of the encoding.
-        scores: metrics by name, `[seeds, lengths]`: "accuracy", which ranks, and "exact", in [0,
-            1]; or "relative_mse", which ranks, and "mse". NaN where the encoding is undefined, or
-            training diverged.
+        scores: metrics by name, `[seeds, lengths]`: "accuracy", which ranks, and "exact", in
+            [0, 1]; or "relative_mse", which ranks, and "mse". NaN where the encoding is undefined,
+            or training diverged.
         rate: chosen learning rate.
         tuning: training loss of each rate, after a quarter of the steps, on a separate seed.
         loss: final training loss, `[seeds]`.
