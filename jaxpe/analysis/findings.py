@@ -38,8 +38,8 @@ class FindingsComparison(NamedTuple):
         kind: job that wrote the folders, "report" or "inspect".
         folders: their names, without the common beginning.
         names, units: names and units of the findings.
-        values: estimates `[folders, findings]`; NaN where a folder has none.
-        low, high: ends of their 95 % intervals; NaN without one, and infinite for a bound.
+        estimates: values and the ends of their 95 % intervals `[3, folders, findings]`; NaN where a
+            folder has none, and infinite for a bound.
         settings: options and facts of each folder, by name.
         shared: whether each folder may share documents with the first one, `[folders]`.
     """
@@ -48,10 +48,8 @@ class FindingsComparison(NamedTuple):
     folders: tuple[str, ...]
     names: tuple[str, ...]
     units: tuple[str, ...]
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    settings: tuple[dict[str, str], ...]
+    estimates: np.ndarray
+    settings: tuple[dict[str, Any], ...]
     shared: tuple[bool, ...]
 
     @property
@@ -61,27 +59,25 @@ class FindingsComparison(NamedTuple):
         Intervals hold jointly at 95 % (Bonferroni). They are NaN for a finding without an interval,
         and for counts, which are not nearly normal.
         """
-        estimates = np.stack([self.values, self.low, self.high])
         shared = np.array(self.shared[1:])[:, None]
-        found = differences(estimates[:, :1], estimates[:, 1:], shared=shared)
+        found = differences(self.estimates[:, :1], self.estimates[:, 1:], shared=shared)
         found[1:] = np.where(np.array(self.units) == "count", np.nan, found[1:])
         tests = max(1, int((~np.isnan(found[1])).sum()))
         found[1:] = found[0] + (found[1:] - found[0]) * joint_factor(tests)
         return found
 
     @property
-    def differing(self) -> dict[str, list[str]]:
+    def differing(self) -> dict[str, list[Any]]:
         """Values of the settings that differ, one for each folder."""
-        names = dict.fromkeys(itertools.chain(*self.settings))
-        rows = {name: [each.get(name, "") for each in self.settings] for name in names}
-        return {name: values for name, values in rows.items() if len(set(values)) > 1}
+        rows = {name: [each.get(name) for each in self.settings] for name in self.settings[0]}
+        return {name: row for name, row in rows.items() if any(x != row[0] for x in row)}
 
     @property
     def less_comparable(self) -> list[str]:
         """Settings that differ and make numbers less comparable."""
         names, ratio = _ALIKE[self.kind]
-        found = self.differing
-        return [name for name in names if name in found and not _alike(found[name], ratio)]
+        rows = self.differing.items()
+        return [name for name, row in rows if name in names and not _alike(row, ratio)]
 
 
 def differences(first: np.ndarray, second: np.ndarray, *, shared: ArrayLike = False) -> np.ndarray:
@@ -90,8 +86,8 @@ def differences(first: np.ndarray, second: np.ndarray, *, shared: ArrayLike = Fa
     Independent estimates: by the method of variance estimates recovery (Zou & Donner 2008), each
     side of the interval is the root of the summed squares of the half-widths that bound it. With
     symmetric intervals it is the normal approximation. Estimates of the same documents: the sum of
-    these half-widths, which holds at any correlation and is exact at −1. It
-    excludes 0 where the two intervals are disjoint.
+    these half-widths, which holds at any correlation and is exact at −1. It excludes 0
+    where the two intervals are disjoint.
 
     Args:
         first, second: estimates and the ends of their 95 % intervals, `[3, ...]`.
@@ -147,37 +143,32 @@ def compare_findings(folders: Sequence[str | os.PathLike[str]]) -> FindingsCompa
     settings = [_settings(path / f"{kind}.json", kind) for path in paths]
     times = collections.Counter(itertools.chain(*found))
     keys = [key for key, number in times.items() if number > 1]
-    names, units = zip(*keys, strict=True) if keys else ((), ())
-    none = (math.nan,) * 3
-    numbers = np.array([[each.get(key, none) for key in keys] for each in found], float)
+    numbers = [[each.get(key, [math.nan] * 3) for key in keys] for each in found]
     return FindingsComparison(
-        kind,
-        tuple(short_names(paths)),
-        names,
-        units,
-        *np.moveaxis(numbers.reshape(len(paths), len(keys), 3), -1, 0),
-        settings=tuple({k: _text(v) for k, v in each.items()} for each in settings),
+        kind=kind,
+        folders=tuple(short_names(paths)),
+        names=tuple(name for name, _ in keys),
+        units=tuple(unit for _, unit in keys),
+        estimates=np.moveaxis(np.reshape(numbers, (len(paths), len(keys), 3)), -1, 0),
+        settings=tuple(settings),
         shared=tuple(kind == "inspect" or _may_share(settings[0], each) for each in settings),
     )
 
 
-def _findings(path: Path) -> dict[tuple[str, str], tuple[float, ...]]:
+def _findings(path: Path) -> dict[tuple[str, str], list[float]]:
     """Numbers by name and unit, with intervals; a name that is there twice is left out."""
     rows = parse_json(read_small(path, remedy=_REMEDY), where=path, remedy=_REMEDY)
+    found, twice = {}, set()
     try:
-        numbers = [
-            (
-                # A bound, and a length that is none, are one measure.
-                (row["name"], row["unit"].removesuffix(" or more")),
-                tuple(math.nan if row[k] is None else float(row[k]) for k in _ENDS),
-            )
-            for row in rows
-            if not isinstance(row["value"], str)
-        ]
+        for row in rows:
+            # A bound, and a length that is none, are one measure.
+            key = row["name"], row["unit"].removesuffix(" or more")
+            if not isinstance(row["value"], str):
+                twice |= {key} & found.keys()
+                found[key] = [math.nan if row[k] is None else float(row[k]) for k in _ENDS]
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise InputError(f"{path} holds no findings; {_REMEDY}") from error
-    times = collections.Counter(key for key, _ in numbers)
-    return {key: values for key, values in numbers if times[key] == 1}
+    return {key: values for key, values in found.items() if key not in twice}
 
 
 def _settings(path: Path, kind: str) -> dict[str, Any]:
@@ -191,26 +182,19 @@ def _settings(path: Path, kind: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _NOT_SHOWN}
 
 
-def _text(value: Any) -> str:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return f"{value:,}" if whole else str(value)
-
-
 def _may_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether reports may be of the same documents: one source, one within another, or a copy.
 
     Counts do not say which documents they are of; `compare_counts` compares them.
     """
-    if any(each["from_counts"] for each in (one, other)):
-        return True
-    if all(one[name] == other[name] for name in ("documents", "tokens")):
+    copy = all(one[name] == other[name] for name in ("documents", "tokens"))
+    if copy or one["from_counts"] or other["from_counts"]:
         return True
     sources = (np.atleast_1d(each["source"]).tolist() for each in (one, other))
     pairs = itertools.product(*(map(os.path.abspath, each) for each in sources))
     return any(os.path.commonpath(pair) in pair for pair in pairs)
 
 
-def _alike(values: Sequence[str], ratio: float) -> bool:
+def _alike(values: Sequence[Any], ratio: float) -> bool:
     """Whether values are sizes within a ratio of each other."""
-    sizes = [int(x.replace(",", "")) for x in values if x.replace(",", "").isdecimal()]
-    return len(sizes) == len(values) and max(sizes) <= ratio * min(sizes)
+    return all(isinstance(x, int) for x in values) and max(values) <= ratio * min(values)

@@ -16,10 +16,10 @@ from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 class CompareOptions:
     """Compare reports, counts of corpora, inspections of models, or runs of `jaxpe train`.
 
-    Reports, and inspections, are compared finding by finding. Counts are compared by the distances between the
-    positional geometries of the corpora, and their significance. Runs are compared by settings and
-    results; those that differ only in their seeds are one configuration, whose mean has an
-    interval.
+    Reports and inspections are compared finding by finding. Counts are compared by the distances
+    between the positional geometries of the corpora, and their significance. Runs are compared by
+    settings and results; those that differ only in their seeds are one configuration, whose mean
+    has an interval.
 
     Attributes:
         runs: two or more folders of one kind: pages of `jaxpe report`; counts that `jaxpe count`

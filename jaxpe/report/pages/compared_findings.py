@@ -23,24 +23,20 @@ def findings_page(result: FindingsComparison) -> Page:
     lead = Finding(
         "findings that differ", count, unit="count", reference=len(judged),
         against="of those judged:",
-        sentence="" if judged else "No number with an interval is in both.",
     )  # fmt: skip
+    differing = {name: [*map(_text, row)] for name, row in result.differing.items()}
     warnings = [
-        Finding(name, " / ".join(result.differing[name]), verdict="less comparable")
+        Finding(name, " / ".join(differing[name]), verdict="less comparable")
         for name in result.less_comparable
     ]
-    if warnings:
-        warnings[0] = warnings[0]._replace(todo="Run the jobs again at equal settings.")
-    estimates = zip(result.values.T, result.low.T, result.high.T, strict=True)
-    values = [
-        (name, *(_cell(*ends, unit) for ends in zip(*columns, strict=True)))
-        for name, unit, columns in zip(result.names, result.units, estimates, strict=True)
-    ]
-    settings = [(name.replace("_", " "), *row) for name, row in result.differing.items()]
+    rows = zip(result.names, result.units, result.estimates.T, strict=True)
+    values = [(name, *(_cell(*ends, unit) for ends in cells)) for name, unit, cells in rows]
+    settings = [(name.replace("_", " "), *row) for name, row in differing.items()]
     tables = [
         Table("Values", ("finding", *result.folders), values, "Not judged without an interval."),
         Table("Settings that differ", ("setting", *result.folders), settings),
     ]
+    note = "Numbers are comparable at equal settings." if warnings else ""
     return Page(
         name="comparison",
         title=f"Comparison of {name_list(result.folders)}",
@@ -48,7 +44,7 @@ def findings_page(result: FindingsComparison) -> Page:
         lead=[lead, *top],
         sections=(
             *([Section("Differences", more)] if more else []),
-            Section("All values", warnings, tables),
+            Section("All values", warnings, tables, note=note),
         ),
         methods=(
             f"Findings of {len(result.folders)} folders were compared with the first. Intervals of "
@@ -75,3 +71,7 @@ def _cell(value: float, low: float, high: float, unit: str) -> str:
         return "–"
     text, ends, _ = Finding("", float(value), float(low), float(high), unit=unit).texts()
     return f"{text} ({ends})" if ends else text
+
+
+def _text(value: object) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
