@@ -25,7 +25,7 @@ from jaxpe.analysis.inspect.options import Stage
 from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
-from jaxpe.report.numbers import number, plural
+from jaxpe.report.numbers import plural
 from jaxpe.report.pages import inspect_attention as attention
 from jaxpe.report.pages import inspect_spectral as spectral
 from jaxpe.report.pages.inspect_rows import at, cell, hundreds, measure, plot_curves, row
@@ -33,7 +33,6 @@ from jaxpe.report.writing import page
 
 _ORDER_MATTERS = 0.05  # nats, or of a cosine
 _ZERO_CHANGE = 5e-4  # nats; a smaller change of a loss is none
-_SMALL_CHANGE = 0.1  # nats, up to the far end of the interval
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
@@ -55,15 +54,11 @@ _METHODS = (
 def inspect_page(result: InspectResult) -> Page:
     """Page of an inspection: what position is worth, then each stage."""
     facts, of = result.facts, key_measures(result)
-    sections, tables = [], []
+    sections = []
     for name, (_, stage_section) in _STAGES.items():
         if (stage := getattr(result, name)) is not None:
             sections.append(stage_section(stage, result, of))
-    if result.attention is not None:
-        tables += attention.layer_tables(result.attention)
-    tables += spectral.layer_tables(result.spectral)
-    tables += _probe_tables(result.probe) + _loss_tables(result.loss)
-    tables += _reach_tables(text_reach(result))
+    tables = attention.layer_tables(result) + _reach_tables(text_reach(result))
     absent = [(_STAGES[name][0], reason) for name, reason in result.absent.items()]
     missing = Table("Not measured", ("stage", "reason"), absent, facts.left_out)
     return Page(
@@ -74,7 +69,7 @@ def inspect_page(result: InspectResult) -> Page:
         lead=[*_lead(result, of)][:5],
         sections=[
             *sections,
-            Section("By layer, position and length", (), tables, folded=True),
+            *([Section("By layer and length", (), tables, folded=True)] if tables else []),
             *([Section("Not measured", (), [missing])] if absent or facts.left_out else []),
         ],
         settings={
@@ -104,7 +99,7 @@ def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     if result.ablation is not None:
         yield _shuffled(of, result.ablation)
     if stage is not None and stage.bands is not None:
-        said = "Such frequencies hardly turn within a text: they can carry content."
+        said = "They hardly turn: room for content."
         name = "queries and keys in wavelengths beyond the context"
         yield row(name, at(stage.bands.overall, 2), "share", sentence=said)
 
@@ -113,20 +108,20 @@ def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
     """How far the model reads: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
-        said = "An effect of longer contexts is not excluded."
+        said = "Longer contexts may matter."
         if embedding:
-            said = "Its output depends on this much of a text, or more."
+            said = "Its output depends on all of it."
         elif reach.effective >= int(reach.lengths[-1]):
-            said = "Context lowers its loss up to the longest length tried."
+            said = "All context tried lowers its loss."
         return measure(of, "reach", sentence=said)
     if embedding:
         return measure(
-            of, "reach", sentence="The first tokens of a text settle its output.",
+            of, "reach", sentence="The first tokens settle its output.",
             todo="Split longer texts into pieces of that length.",
             paste=f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]",
         )  # fmt: skip
     return measure(
-        of, "reach", sentence="Longer contexts do not lower its loss measurably.",
+        of, "reach", sentence="Longer contexts do not help measurably.",
         todo="Keep what matters within that distance of the answer.",
         paste=f"prompt = prompt[-{high}:]",
     )  # fmt: skip
@@ -143,9 +138,9 @@ def _shuffled(of: ModelMeasures, stage: AblationStage) -> Finding:
         degree = next(name for name, most in _DEGREES.items() if distance < most)
         return measure(of, "output_shuffled", f"changes {degree}", todo=todo,
                        reference=stage.reference, against="two unrelated texts")  # fmt: skip
-    said = "Shuffled positions do not change the loss measurably."
+    said = "No measurable change."
     if not low <= 0 <= high:
-        said = f"The model predicts {'worse' if low > 0 else 'better'} without the order of words."
+        said = f"It predicts {'worse' if low > 0 else 'better'} without order."
     return measure(of, "loss_shuffled", _MATTERS[matters], sentence=said, todo=todo)
 
 
@@ -226,17 +221,12 @@ def _geometry(stage: GeometryStage, result: InspectResult, of: ModelMeasures) ->
     findings = [
         row("scaled stress of the table against position", stage.corrected, verdict=verdict),
         row("scaled stress with its rows in random order", stage.shuffled),
-        row("scaled stress, plug-in distances", stage.scaled_stress),
         *(row(name, one) for name, one in measured.items() if one is not None),
         row("Mantel correlation with position", stage.correlation),
-        row("violation rate of the table", stage.violation_rate, "share"),
         row("significant dimensions of the corpus", stage.significant),
     ]
-    if (share := stage.position_share) is not None:
-        findings.append(row("share of position in the variance between positions", share, "share"))
-    sizes = f"{stage.positions} positions of {stage.documents:,} documents. "
     note = "Distances of vectors against Hellinger distances of tokens: 0 is a perfect fit, 1 none."
-    return Section(_STAGES["geometry"][0], findings, note=sizes + note)
+    return Section(_STAGES["geometry"][0], findings, note=note)
 
 
 def _probe(stage: ProbeStage, result: InspectResult, of: ModelMeasures) -> Section:
@@ -250,18 +240,9 @@ def _probe(stage: ProbeStage, result: InspectResult, of: ModelMeasures) -> Secti
             reference=stage.by_chance, against="always the middle"),
     ]  # fmt: skip
     shown = partial(plot_curves, stage.layers, {"": stage.r2}, "layers before the probe", "R²")
-    caption = "Ridge regression, fitted to half of the documents and judged on the other half."
+    caption = "Ridge regression, fitted to half of the documents and judged on the rest."
     figures = [Figure("probe", "R² of the position by layer", caption, [shown], height=2.6)]
-    note = f"{plural(stage.documents, 'held-out document')}. R² is 1 for an exact probe, and 0 for "
-    return Section(_STAGES["probe"][0], findings, (), figures, f"{note}the middle for every token.")
-
-
-def _probe_tables(stage: ProbeStage | None) -> list[Table]:
-    if stage is None:
-        return []
-    rows = [(layer_name(stage, k), cell(at(stage.r2, k)), number(error, 1))
-            for k, error in enumerate(stage.error.tolist())]  # fmt: skip
-    return [Table("Probe by layer", ("layer", "R²", "mean error, positions"), rows)]
+    return Section(_STAGES["probe"][0], findings, (), figures)
 
 
 def layer_name(stage: ProbeStage, index: int) -> str:
@@ -279,17 +260,14 @@ def _ablation(stage: AblationStage, result: InspectResult, of: ModelMeasures) ->
         findings.append(row("loss at the original positions", own.value, "nats",
                             reference=stage.reference, against="a uniform guess"))  # fmt: skip
     findings += [_shifted(move, stage) for move in moved if move.name == "shifted"]
-    header = ("positions", "loss, nats", "change, nats", "verdict")
-    small = [max(map(abs, move.change)) < _SMALL_CHANGE for move in moved]
-    rows = [(move.name, cell(move.value), cell(move.change), "hardly changes" * hardly)
-            for move, hardly in zip(moved, small, strict=True)]  # fmt: skip
+    others = [move for move in moved if move.name not in ("shifted", "shuffled")]
+    header, rows = ("positions", "loss added, nats"), [(x.name, cell(x.change)) for x in others]
     if embedding:
-        header = ("positions", "cosine of the mean", "cosine of tokens", "verdict")
-        rows = [(move.name, cell(move.value), cell(move.tokens) if move.tokens else "–", "")
-                for move in moved]  # fmt: skip
-    note = "Tokens stay in their row and are read at other positions; special tokens keep theirs."
-    tables = [Table("Changes of the positions", header, rows)]
+        header = ("positions", "cosine of the mean", "cosine of tokens")
+        rows = [(x.name, cell(x.value), cell(x.tokens) if x.tokens else "–") for x in others]
+    tables = [Table("Other changes of the positions", header, rows)] if rows else []
     findings += _middle(stage.reach)
+    note = "Tokens stay in their row and are read at other positions."
     return Section(_STAGES["ablation"][0], findings, tables, note=note)
 
 
@@ -316,11 +294,7 @@ def _shifted(move: PositionMove, stage: AblationStage) -> Finding:
 
 def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Loss by position, the gain from far context, and scalings."""
-    loss, edges, distance = (
-        stage.scaled[0].loss,
-        stage.edges,
-        [f"{int(x):,}" for x in stage.distances],
-    )
+    loss, edges, distance = stage.scaled[0].loss, stage.edges, [f"{x:,}" for x in stage.distances]
     findings = [
         row("loss at the first positions", at(loss, 0), "nats", against=f"before {int(edges[1])}"),
         row("loss at the last positions", at(loss, -1), "nats", against=f"from {int(edges[-2]):,}"),
@@ -382,7 +356,6 @@ def _scaling(stage: LossStage) -> Iterator[Finding]:
             todo=f"For texts of {top:g} times the context, add these keys to its rope_parameters:",
             paste=f'{keys}, "original_max_position_embeddings": {stage.context}',
         )  # fmt: skip
-        yield row("change of the loss on a near passage", best.near, "nats", best.name)
 
 
 def _middle(reach: TextReach | None) -> Iterator[Finding]:
@@ -397,30 +370,14 @@ def _middle(reach: TextReach | None) -> Iterator[Finding]:
                   todo=advice * (k == 0 and reach.lost_in_the_middle))  # fmt: skip
 
 
-def _loss_tables(stage: LossStage | None) -> list[Table]:
-    if stage is None:
-        return []
-    bins = [f"{a} to {b - 1}" for a, b in zip(stage.edges, stage.edges[1:], strict=False)]
-    rows = [(name, *(cell(at(x.loss, k)) for x in stage.scaled)) for k, name in enumerate(bins)]
-    header = ("positions", *(f"{scaled.name}, nats" for scaled in stage.scaled))
-    worth = [(f"{int(distance):,}", *(cell(at(far.gain, k)) for far in stage.far))
-             for k, distance in enumerate(stage.distances)]  # fmt: skip
-    names = ("distance, positions", *(f"{far.name}, nats" for far in stage.far))
-    title = f"Worth of {stage.passage} tokens of context at a distance"
-    return [
-        Table("Loss by position", header, rows),
-        *([Table(title, names, worth)] if worth else []),
-    ]
-
-
 def _reach_tables(reach: TextReach | None) -> list[Table]:
     """Tables on the length and the parts of a text that count."""
     if reach is None:
         return []
     name = "similarity to the whole" if reach.measure == "embedding" else "gain over half, nats"
-    gain, note = gain_bounds(reach), f"{plural(reach.texts, 'text')}."
+    gain = gain_bounds(reach)
     rows = [(f"{int(n):,}", cell(at(gain, k))) for k, n in enumerate(reach.lengths)]
-    tables = [Table("Reach", ("tokens", name), rows, note)]
+    tables = [Table("Reach", ("tokens", name), rows)]
     if reach.parts is not None:
         rows = [(x, cell(at(reach.parts, k))) for k, x in enumerate(("start", "middle", "end"))]
         tables.append(Table("Parts of a text that count", ("part", "effect"), rows))
@@ -430,15 +387,12 @@ def _reach_tables(reach: TextReach | None) -> list[Table]:
 def _needles(stage: NeedleStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Facts retrieved from texts, by depth and length."""
     found = measure(of, "retrieved", reference=stage.chance, against="guessing")
-    shares = np.column_stack([stage.accuracy.mean, *stage.by_length])
+    shares = np.column_stack([stage.accuracy.mean, stage.by_length.mean])
     rows = [(f"{int(length):,}", *map(hundreds, share))
             for length, share in zip(stage.lengths, shares, strict=True)]  # fmt: skip
     depths = (f"depth {depth:.1f}, %" for depth in stage.depths)
-    tables = [Table("Facts retrieved", ("tokens", *depths, "all, %", "low, %", "high, %"), rows)]
-    note = (
-        f"{plural(stage.texts, 'text')} of each length with five sentences of a name and a colour. "
-        "An answer is right if, of the five colours, it is the likeliest after the name."
-    )
+    tables = [Table("Facts retrieved", ("tokens", *depths, "all, %"), rows)]
+    note = "Of five names with a colour each; right if its own is the likeliest of the five."
     return Section(_STAGES["needles"][0], [found], tables, note=note)
 
 
