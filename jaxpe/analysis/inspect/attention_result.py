@@ -250,16 +250,3 @@ class SpectralStage(NamedTuple):
     toeplitz: np.ndarray
     effective_rank: np.ndarray
     parts: PartShares
-
-    def diagonals(self) -> np.ndarray:
-        """Mean logits at offsets j − i = −(n − 1) … n − 1, `[layers, heads, 2n − 1]`; NaN if none.
-
-        They are centred: less the mean over pairs of different positions.
-        """
-        n = self.logits.shape[-1]
-        apart = np.where(np.eye(n, dtype=bool), np.nan, self.logits)
-        level = np.nanmean(apart, axis=(-2, -1))[..., None]
-        offsets = range(1 - n, 1 if self.causal else n)
-        means = [np.diagonal(self.logits, k, -2, -1).mean(axis=-1) for k in offsets]
-        later = [np.full(level.shape[:-1], np.nan)] * (2 * n - 1 - len(means))
-        return np.stack(means + later, axis=-1) - level

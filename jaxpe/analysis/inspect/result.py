@@ -113,8 +113,6 @@ class GeometryStage(NamedTuple):
         corrected: scaled stress against the distances of position alone (`position_geometry`).
         held_out: scaled stress against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
-        sinusoidal: `held_out` of sinusoidal vectors of width 128.
-        own: `held_out` of MDS coordinates fitted to the other half.
         correlation: Mantel r of its distances with distances of position alone.
         shuffled: `corrected` of the table with its rows in random order: mean, and the interval of
             95 % of the orders.
@@ -126,8 +124,6 @@ class GeometryStage(NamedTuple):
     scaled_stress: float
     corrected: float
     held_out: Interval | None
-    sinusoidal: Interval | None
-    own: Interval | None
     correlation: float
     shuffled: Interval
     significant: int

@@ -111,20 +111,16 @@ def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
         said = "Longer contexts may matter."
         if embedding:
             said = "Its output depends on all of it."
-        elif reach.effective >= int(reach.lengths[-1]):
-            said = "All context tried lowers its loss."
         return measure(of, "reach", sentence=said)
+    said, todo = (
+        "Longer contexts do not help measurably.",
+        "Keep what matters within that distance.",
+    )
+    paste = f"prompt = prompt[-{high}:]"
     if embedding:
-        return measure(
-            of, "reach", sentence="The first tokens settle its output.",
-            todo="Split longer texts into pieces of that length.",
-            paste=f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]",
-        )  # fmt: skip
-    return measure(
-        of, "reach", sentence="Longer contexts do not help measurably.",
-        todo="Keep what matters within that distance of the answer.",
-        paste=f"prompt = prompt[-{high}:]",
-    )  # fmt: skip
+        said, todo = "The first tokens settle its output.", "Split longer texts into such pieces."
+        paste = f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]"
+    return measure(of, "reach", sentence=said, todo=todo, paste=paste)
 
 
 def _shuffled(of: ModelMeasures, stage: AblationStage) -> Finding:
@@ -200,7 +196,6 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
         never = f"of {len(plan.frequencies)}, within {plan.trained:,} positions"
         findings += [
             row("rotary base θ", plan.base, "count"),
-            row("rotating entries of a head", plan.turning, against=f"of {plan.head_dim}"),
             row("scaling of the frequencies", plan.rope_type),
             row("frequencies that never complete a rotation", plan.never_round, against=never),
         ]
@@ -213,15 +208,11 @@ def _geometry(stage: GeometryStage, result: InspectResult, of: ModelMeasures) ->
     """Fit of learned positions to the distances of the corpus."""
     order = "better" if stage.corrected < stage.shuffled.low else "no better"
     verdict = f"{order} than in random order" if stage.significant else "no effect to fit"
-    measured = {
-        "held-out stress of the table": stage.held_out,
-        "held-out stress of sinusoids": stage.sinusoidal,
-        "held-out stress of coordinates fitted to the other half": stage.own,
-    }
+    held_out = stage.held_out
     findings = [
         row("scaled stress of the table against position", stage.corrected, verdict=verdict),
         row("scaled stress with its rows in random order", stage.shuffled),
-        *(row(name, one) for name, one in measured.items() if one is not None),
+        *([] if held_out is None else [row("held-out stress of the table", held_out)]),
         row("Mantel correlation with position", stage.correlation),
         row("significant dimensions of the corpus", stage.significant),
     ]
@@ -231,11 +222,10 @@ def _geometry(stage: GeometryStage, result: InspectResult, of: ModelMeasures) ->
 
 def _probe(stage: ProbeStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Linear probe of the position, by layer."""
-    best, last = int(np.argmax(stage.r2.mean)), len(stage.layers) - 1
+    best = int(np.argmax(stage.r2.mean))
     reads = "" if stage.r2.mean[best] > 0 else "does not read it, closest "
     findings = [
         measure(of, "probe", f"{reads}{layer_name(stage, best)}"),
-        row("R² of the probe after the last layer", at(stage.r2, last)),
         row("mean error of the probe at its best", float(stage.error[best]), "positions",
             reference=stage.by_chance, against="always the middle"),
     ]  # fmt: skip

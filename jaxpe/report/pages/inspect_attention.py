@@ -65,11 +65,7 @@ def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
 
 def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> Section:
     """What positions explain of the logits, and where the weights go."""
-    layers, variance, by_head = stage.layer_numbers, stage.variance, stage.variance.position
-    shares = {
-        "documents": stage.share,
-        "random order": (variance.shuffled.mean(axis=1),),
-    }
+    layers, by_head = stage.layer_numbers, stage.variance.position
     shown = [
         partial(plot_heads, by_head, "positions explain", layers=layers, vmin=0, vmax=1),
         partial(plot_heads, stage.first, "on the first token", layers=layers, vmin=0, vmax=1),
@@ -77,9 +73,6 @@ def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> 
     figures = [
         Figure("heads", "Logits explained by positions, and weight on the first token",
                "Each layer and head.", shown, columns=2),
-        Figure("logit-shares", "Share of the logits' variance that positions explain",
-               "Mean of the heads of a layer, and in random order of tokens.",
-               [partial(plot_curves, layers, shares, "layer", "share", ylim=(0, 1))], height=2.6),
         Figure("attention-by-offset", "Mean attention weight by offset",
                f"Band: 5th to 95th percentile of heads. Others: most weight within {_NEAR} tokens.",
                [partial(_plot_offsets, stage.offsets, layers)]),
@@ -128,24 +121,20 @@ def _weights(of: ModelMeasures, stage: AttentionStage) -> list[Finding]:
     )]  # fmt: skip
 
 
-def key_weights(stage: AttentionStage) -> dict[str, np.ndarray]:
-    """Mean weight of heads on one kind of key, `[layers, heads]`, by its name."""
-    offsets = {"the token before": -1, "the token itself": 0, "the next token": 1}
-    weights = {name: stage.at_offset(offset) for name, offset in offsets.items()}
-    if not weights["the next token"].any():  # a decoder
-        del weights["the next token"]
-    return {"the first token": stage.first} | weights
-
-
 def _keys_table(stage: AttentionStage) -> Table:
+    """Weight of heads on four kinds of key."""
+    offsets = {"the token before": -1, "the token itself": 0, "the next token": 1}
+    weights = {"the first token": stage.first}
+    weights |= {name: stage.at_offset(offset) for name, offset in offsets.items()}
     rows = []
-    for name, weight in key_weights(stage).items():
+    for name, weight in weights.items():
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         most = f"{stage.layer_numbers[layer]}.{head}: {hundreds(weight.max())}"
         count = f"{(weight > _MOST).sum()} of {weight.size}"
         rows.append((name, hundreds(weight.mean()), count, most))
+    shown = rows if weights["the next token"].any() else rows[:3]  # of a decoder
     header = ("key", "weight, %", "heads over 50 %", "most in head, %")
-    return Table("Keys of heads", header, rows)
+    return Table("Keys of heads", header, shown)
 
 
 def layer_tables(result: InspectResult) -> list[Table]:
@@ -168,8 +157,8 @@ def layer_tables(result: InspectResult) -> list[Table]:
     cells += [[*map(number, x.tolist())] for x in columns.values()]
     header = ("layer", *(f"{name}, %" for name in means), *columns)
     note = (
-        "Of logits: positions, offset, Toeplitz. Of weights: first, sinks, offset alone. Of queries "
-        "and keys: wavelengths."
+        "Of logits: positions, offset, Toeplitz. Of weights: first, sinks, offset alone. Of "
+        "queries and keys: wavelengths."
     )
     rows = [*zip(map(str, stage.layer_numbers), *cells, strict=True)]
     tables = [Table("Attention by layer", header, rows, note)]
