@@ -14,7 +14,8 @@ def test_page_table_and_numbers(command, tmp_path):
     assert "ablation: done" in err
     found = json.loads((out / "inspect.json").read_text())
     assert found["facts"]["layers"] == 2
-    assert set(found["absent"]) == {"geometry", "attention", "probe", "loss", "needles"}
+    others = {"geometry", "attention", "spectral", "heads", "probe", "loss", "needles"}
+    assert set(found["absent"]) == others
     code, compared, err = command("compare", out, out, "--out", tmp_path / "both")
     assert code == 0, err
     assert f"{tmp_path / 'both'}/" in compared.replace("\n", "")

@@ -129,10 +129,10 @@ class AttentionStage(NamedTuple):
         dummy: Σ_j min(a_ij, d_ij), a being attention to a document and d to a dummy document of one
             repeated token, likewise.
         other: overlap with another real document in place of the dummy one.
-        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
-            None.
         sinks: keys that most queries attend to.
         baseline: share of the weights that the offset alone explains.
+        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
+            None.
         bands: rotary frequencies that heads use; None without one rotation of all layers.
     """
 
@@ -146,9 +146,9 @@ class AttentionStage(NamedTuple):
     special: Interval
     dummy: Interval
     other: Interval
+    sinks: AttentionSinks
+    baseline: OffsetBaseline
     layers: np.ndarray | None = None
-    sinks: AttentionSinks | None = None
-    baseline: OffsetBaseline | None = None
     bands: RotaryBands | None = None
 
     @property

@@ -7,13 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
     AblationStage,
     EncodingStage,
     GeometryStage,
-    InspectOptions,
     InspectResult,
     LossStage,
     NeedleStage,
@@ -21,7 +19,6 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
-from jaxpe.analysis.inspect.options import Stage
 from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
@@ -37,9 +34,10 @@ _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the wa
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
 _KINDS = {
-    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder",
-    "classifier": "Classifier",
-}  # fmt: skip
+    "causal": "Causal language model",
+    "masked": "Masked language model",
+    "encoder": "Encoder",
+}
 _METHODS = (
     "{model} was inspected on {examples} of {documents:,} documents of {source} ({positions} "
     "tokens each; losses on texts of {longest:,} tokens). Shares of positions in attention logits "
@@ -94,7 +92,7 @@ def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
         yield attention.position_share(of, stage)
     if (reach := text_reach(result)) is not None:
         yield _reach(of, reach)
-    if stage is not None and stage.sinks is not None:
+    if stage is not None:
         yield attention.sinks(of, stage.sinks, causal=result.facts.kind == "causal")
     if result.ablation is not None:
         yield _shuffled(of, result.ablation)
@@ -108,15 +106,10 @@ def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
     """How far the model reads: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
-        said = "Longer contexts may matter."
-        if embedding:
-            said = "Its output depends on all of it."
+        said = "Its output depends on all of it." if embedding else "Longer contexts may matter."
         return measure(of, "reach", sentence=said)
-    said, todo = (
-        "Longer contexts do not help measurably.",
-        "Keep what matters within that distance.",
-    )
-    paste = f"prompt = prompt[-{high}:]"
+    said = "Longer contexts do not help measurably."
+    todo, paste = "Keep what matters within that distance.", f"prompt = prompt[-{high}:]"
     if embedding:
         said, todo = "The first tokens settle its output.", "Split longer texts into such pieces."
         paste = f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]"
@@ -170,19 +163,17 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
         ))  # fmt: skip
     if (table := stage.table) is not None:
         size, cosine = f"{table.positions:,} vectors of width {table.width}", table.cosine
-        neighbours = float(cosine[1]) if len(cosine) > 1 else np.nan
         findings += [
             row("effective rank of the position table", table.rank, against=size),
             row("norm of position vectors, median", float(np.median(table.norms)),
                 reference=table.token_norm, against="token embeddings, mean"),
-            row("cosine of neighbouring positions", neighbours),
+            row("cosine of neighbouring positions", float([*cosine, np.nan][1])),
             row("offset where the mean cosine falls below one half", table.widest),
         ]  # fmt: skip
         shown, places = cosine[: max(2, table.positions // 2)], np.arange(table.positions)
         figures.append(Figure(
             "position-table", "Norms and cosines of position vectors",
-            "Left: norms; dashed: mean norm of token embeddings. Right: mean cosine of centred "
-            "vectors by offset.",
+            "Dashed: mean norm of token embeddings. Cosines are of centred vectors, by offset.",
             [partial(plot_curves, places, {"": (table.norms,)}, "position", "norm",
                      line=table.token_norm),
              partial(plot_curves, places[1 : len(shown)], {"": (shown[1:],)}, "offset", "cosine",
@@ -263,15 +254,13 @@ def _ablation(stage: AblationStage, result: InspectResult, of: ModelMeasures) ->
 
 def _shifted(move: PositionMove, stage: AblationStage) -> Finding:
     """A shift of all positions, and what padding asks for where it changes the output."""
-    against = f"all moved by {stage.shift:,}"
-    if stage.measure == "embedding":
+    against, embedding = f"all moved by {stage.shift:,}", stage.measure == "embedding"
+    if embedding:
         found = row("output under shifted positions", move.value, "cosine", against=against)
     else:
-        zero = abs(move.change.estimate) < _ZERO_CHANGE
-        change = Interval(0.0, 0.0, 0.0) if zero else move.change
-        found = row("loss added by shifted positions", change, "nats", against=against)
-        if zero:
-            return found._replace(verdict="no change")
+        found = row("loss added by shifted positions", move.change, "nats", against=against)
+    if not embedding and abs(move.change.estimate) < _ZERO_CHANGE:
+        return found._replace(value=0.0, low=0.0, high=0.0, verdict="no change")
     if not (matters := matters_more(move.change, stage.measure)):
         return found._replace(verdict="not decided" if matters is None else "hardly changes")
     return found._replace(
@@ -298,15 +287,13 @@ def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section
     middles = np.sqrt(edges[:-1] * edges[1:])
     shown = [partial(plot_curves, middles, {x.name: x.loss for x in stage.scaled}, "position",
                      "loss, nats", xscale="log")]  # fmt: skip
-    if stage.far:
-        gains = {one.name: one.gain for one in stage.far}
-        shown.append(
-            partial(plot_curves, distance, gains, "distance, positions", "worth, nats", line=0.0)
-        )
+    gains = {one.name: one.gain for one in stage.far}
+    if gains:
+        at_distance = "distance, positions", "worth, nats"
+        shown.append(partial(plot_curves, distance, gains, *at_distance, line=0.0))
     caption = "Bands are 95 % intervals over texts. Below 0, context at a distance does harm."
-    figure = Figure(
-        "loss", "Loss by position, and worth of far context", caption, shown, height=2.6
-    )
+    title = "Loss by position, and worth of far context"
+    figure = Figure("loss", title, caption, shown, height=2.6)
     note = f"{plural(stage.texts, 'text')} of {stage.length:,} tokens; nats a token."
     note += f" No RoPE scaling was tried: {stage.unscaled}." if stage.unscaled else ""
     rows = [(x.name, f"{x.multiple:g}", cell(x.near), cell(x.far)) for x in stage.scalings]
@@ -321,15 +308,9 @@ def _longer(result: InspectResult) -> Iterator[Finding]:
     facts = result.facts
     if not facts.context or facts.longest >= facts.context:
         return
-    more = ""
-    if facts.command:
-        _, _, model, *sources = shlex.split(facts.command)
-        stages: tuple[Stage, ...] = ("loss", "needles")
-        options = InspectOptions(model=model, source=tuple(sources), stages=stages,
-                                 longest=facts.context)  # fmt: skip
-        more = command_line("inspect", options, positional=("model", "source"))
+    more = f"{facts.command} --stages loss needles --longest {facts.context}"
     yield row("longest text measured", facts.longest, "count", "shorter than the context",
-              reference=facts.context, against="context", paste=more,
+              reference=facts.context, against="context", paste=more if facts.command else "",
               todo="Measure at its full context before you rely on it.")  # fmt: skip
 
 

@@ -106,13 +106,10 @@ def _weights(of: ModelMeasures, stage: AttentionStage) -> list[Finding]:
     """Where attention goes: the first token, sinks, offsets, and without content."""
     findings = [row("attention to the first token", stage.sink, "share",
                     reference=stage.first_by_chance, against="equal weights")]  # fmt: skip
-    if (sinks := stage.sinks) is not None:
-        findings.append(row("heads with a sink", sinks.rate_overall, "share"))
-        norms = sinks.norm.mean[np.isfinite(sinks.norm.mean)]
-        if round(float(norms.max(initial=0.0))) > 1:
-            findings.append(row("largest norm of sinks over the median token", float(norms.max())))
-    if stage.baseline is not None:
-        findings.append(measure(of, "baseline"))
+    findings.append(row("heads with a sink", stage.sinks.rate_overall, "share"))
+    if round(norm := float(np.nanmax([0.0, *stage.sinks.norm.mean]))) > 1:
+        findings.append(row("largest norm of sinks over the median token", norm))
+    findings.append(measure(of, "baseline"))
     if stage.special.estimate > 0:
         findings.append(row("attention to special tokens", stage.special, "share"))
     return [*findings, row(
@@ -139,15 +136,13 @@ def _keys_table(stage: AttentionStage) -> Table:
 
 def layer_tables(result: InspectResult) -> list[Table]:
     """One row a layer, means or medians of its heads; and the most frequent sinks."""
-    stage, columns = result.attention, {}
+    stage = result.attention
     if stage is None:
         return []
-    means = {"positions": stage.share.mean, "offset": stage.variance.offset, "first": stage.first}
-    if (sinks := stage.sinks) is not None:
-        means["sinks"] = sinks.weight
-        columns["norm of sinks"] = sinks.norm.mean[stage.layer_numbers]
-    if stage.baseline is not None:
-        means["offset alone"] = stage.baseline.by_layer.mean
+    sinks, baseline = stage.sinks, stage.baseline.by_layer.mean
+    means = {"positions": stage.share.mean, "offset": stage.variance.offset, "first": stage.first,
+             "sinks": sinks.weight, "offset alone": baseline}  # fmt: skip
+    columns = {"norm of sinks": sinks.norm.mean[stage.layer_numbers]}
     if stage.bands is not None:
         means["wavelengths beyond context"] = stage.bands.share[..., 2]
     if (spectral := result.spectral) is not None:
@@ -162,7 +157,7 @@ def layer_tables(result: InspectResult) -> list[Table]:
     )
     rows = [*zip(map(str, stage.layer_numbers), *cells, strict=True)]
     tables = [Table("Attention by layer", header, rows, note)]
-    if sinks is not None and len(sinks.positions):
+    if len(sinks.positions):
         names = [*(f"position {x}" for x in sinks.positions[:_SINKS]), *sinks.tokens[:_SINKS]]
         shares = [*sinks.position_share[:_SINKS], *sinks.token_share[:_SINKS]]
         found = [*zip(names, map(percent, shares), strict=True)]
