@@ -93,8 +93,8 @@ def key_measures(found: InspectResult) -> ModelMeasures:
     values: dict[str, Interval | None] = {"reach": _reach(reach) if reach else None}
     if attention is not None:
         values["position_share"] = attention.overall
-        values["sinks"] = attention.sinks.weight_overall if attention.sinks else None
-        values["baseline"] = attention.baseline.overall if attention.baseline else None
+        values["sinks"] = attention.sinks.weight_overall
+        values["baseline"] = attention.baseline.overall
     if found.probe is not None:
         best = int(np.argmax(found.probe.r2.mean))
         values["probe"] = Interval(*(float(ends[best]) for ends in found.probe.r2))

@@ -19,7 +19,7 @@ from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import columns
 from jaxpe.analysis.counts import CountOptions, job
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
-from jaxpe.analysis.inspect.attention_result import HeadDrops
+from jaxpe.analysis.inspect.attention_result import HeadStage
 from jaxpe.analysis.inspect.documents import rows_at_once
 from jaxpe.analysis.inspect.head_ablation import (
     _document_rows,
@@ -122,7 +122,7 @@ def test_likelihoods_are_means_of_the_counted_tokens():
 
 
 def test_heads_are_certain_at_five_percent():
-    drops = filled(HeadDrops, p_value=np.array([[0.05, 0.051]]))
+    drops = filled(HeadStage, p_value=np.array([[0.05, 0.051]]))
     assert drops.certain.tolist() == [[True, False]]
     assert drops.tested
     assert not drops._replace(p_value=np.array([[0.05, np.nan]])).tested

@@ -11,13 +11,10 @@ from jaxpe.analysis.inspect.attention_result import (
     PARTS,
     AttentionSinks,
     AttentionStage,
-    HeadDrops,
     HeadStage,
-    LogitSpectra,
     OffsetBaseline,
     PartShares,
     RotaryBands,
-    RotaryPairs,
     SpectralStage,
     Variance,
 )
@@ -55,11 +52,11 @@ from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, ta
 
 __all__ = [
     "JUDGED", "PARTS", "STAGES", "AblationStage", "AttentionSinks", "AttentionStage",
-    "EncodingStage", "FarContextGain", "FlaxModel", "GeometryStage", "HeadDrops", "HeadStage",
+    "EncodingStage", "FarContextGain", "FlaxModel", "GeometryStage", "HeadStage",
     "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject", "LearnedTable",
-    "LogitSpectra",
+
     "LossStage", "Means", "ModelSizes", "NeedleStage", "OffsetBaseline", "PartShares",
-    "PositionMove", "ProbeStage", "RotaryBands", "RotaryPairs", "ScaledLoss", "ScalingChange",
+    "PositionMove", "ProbeStage", "RotaryBands", "ScaledLoss", "ScalingChange",
     "SpectralStage", "TextReach", "TorchModel", "Trace", "Variance", "ablate_positions",
     "context_reach", "describe_encoding", "describe_table", "embedding_reach", "head_drops",
     "hidden_states", "inspect_attention", "inspect_model", "inspect_torch", "logit_spectra",

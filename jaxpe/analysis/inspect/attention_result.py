@@ -11,7 +11,6 @@ from jaxpe.analysis.inspect.averages import Means
 # Score of a model without one of its heads. A loss is negative, in nats a token; "embedding" is the
 # cosine between the mean of the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
-Replacement = Literal["zero", "mean"]  # of the output of an ablated head
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
 JUDGED = 0.02  # least share of position in the variance that is decomposed
 
@@ -43,12 +42,6 @@ class Variance(NamedTuple):
         """Share that positions explain, by their offset or beyond."""
         return self.offset + self.place
 
-    @property
-    def residual(self) -> np.ndarray:
-        """Part of `position` beyond the offset; NaN where positions explain under 2 %."""
-        judged = self.position >= JUDGED
-        return np.divide(self.place, self.position, out=self.place * np.nan, where=judged)
-
 
 class AttentionSinks(NamedTuple):
     """Sinks of attention: keys that most later queries attend to, wherever they are in a row.
@@ -63,8 +56,6 @@ class AttentionSinks(NamedTuple):
         rate_overall: `rate`, mean over heads, with an interval over documents.
         weight: weight on sinks, mean over queries as in `AttentionStage`, `[layers, heads]`.
         weight_overall: `weight`, mean over heads, with an interval over documents.
-        outside: weight that learned sinks take outside of all keys, `[layers, heads]`; 0 for rows
-            of weights that sum to 1.
         positions: the most frequent positions of sinks in a row, at most five.
         position_share: share of all sinks that are at these positions.
         tokens: the most frequent tokens that are sinks, at most five.
@@ -78,7 +69,6 @@ class AttentionSinks(NamedTuple):
     rate_overall: Interval
     weight: np.ndarray
     weight_overall: Interval
-    outside: np.ndarray
     positions: np.ndarray
     position_share: np.ndarray
     tokens: list[str]
@@ -93,12 +83,10 @@ class OffsetBaseline(NamedTuple):
     Noise is removed as in `baseline_share`, so a share may be slightly negative; at most 1.
 
     Attributes:
-        by_head: share by head, `[layers, heads]`.
         by_layer: mean over heads, `[layers]`, with intervals by a jackknife over documents.
         overall: mean over all heads.
     """
 
-    by_head: np.ndarray
     by_layer: Means
     overall: Interval
 
@@ -111,13 +99,11 @@ class RotaryBands(NamedTuple):
     bands sum to 1.
 
     Attributes:
-        wavelengths: wavelength 2π/ω of each pair in tokens, `[pairs]`.
         edges: the two wavelengths between the bands, 32 tokens and the context, `[2]`.
         share: share of each band, short to long, `[layers, heads, 3]`.
         overall: mean over all heads, `[3]`, with intervals over documents.
     """
 
-    wavelengths: np.ndarray
     edges: np.ndarray
     share: np.ndarray
     overall: Means
@@ -136,23 +122,17 @@ class AttentionStage(NamedTuple):
         overall: share of the variance that positions explain, mean over all heads.
         offsets: mean weight at offset j − i = −(n − 1) … n − 1 over text positions,
             `[layers, heads, 2n − 1]`.
-        entropy: entropy of the weights in nats.
-        evenness: entropy divided by its maximum, in [0, 1].
-        distance: mean |i − j| in positions.
         first: weight on the first token of the row.
         first_by_chance: weight on the first token if all weights were equal.
         sink: `first`, mean over all heads, with an interval over documents.
-        special: weight on special tokens; 0 for rows without.
-        special_overall: `special`, mean over all heads, with an interval over documents.
+        special: weight on special tokens, mean over all heads, with an interval over documents.
         dummy: Σ_j min(a_ij, d_ij), a being attention to a document and d to a dummy document of one
-            repeated token, mean over queries and documents.
+            repeated token, likewise.
         other: overlap with another real document in place of the dummy one.
-        dummy_overall, other_overall: means over all heads, with intervals over documents.
-        dummies: the tokens that dummy documents repeat.
-        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
-            None.
         sinks: keys that most queries attend to.
         baseline: share of the weights that the offset alone explains.
+        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
+            None.
         bands: rotary frequencies that heads use; None without one rotation of all layers.
     """
 
@@ -160,22 +140,15 @@ class AttentionStage(NamedTuple):
     share: Means
     overall: Interval
     offsets: LargeArray
-    entropy: np.ndarray
-    evenness: np.ndarray
-    distance: np.ndarray
     first: np.ndarray
     first_by_chance: float
     sink: Interval
-    special: np.ndarray
-    special_overall: Interval
-    dummy: np.ndarray
-    other: np.ndarray
-    dummy_overall: Interval
-    other_overall: Interval
-    dummies: list[str]
+    special: Interval
+    dummy: Interval
+    other: Interval
+    sinks: AttentionSinks
+    baseline: OffsetBaseline
     layers: np.ndarray | None = None
-    sinks: AttentionSinks | None = None
-    baseline: OffsetBaseline | None = None
     bands: RotaryBands | None = None
 
     @property
@@ -197,31 +170,16 @@ class AttentionStage(NamedTuple):
         return self.offsets[..., self.offsets.shape[-1] // 2 + offset]
 
 
-class LogitSpectra(NamedTuple):
-    """Numbers of the logits of each head, `[layers, heads]`.
-
-    Attributes:
-        toeplitz: share of their squares that no Toeplitz matrix explains.
-        szego: distance of the spectrum of their Toeplitz part, less its level, from its symbol.
-        effective_rank: effective rank of their singular values.
-    """
-
-    toeplitz: np.ndarray
-    szego: np.ndarray
-    effective_rank: np.ndarray
-
-
 class PartShares(NamedTuple):
     """Logits as a sum of the five `PARTS`, products of the content and the position of both tokens.
 
     Attributes:
         share: mean square of each part over the mean square of the logits, `[layers, heads, 5]`.
-        mean_share: mean square of the part's mean over documents, likewise.
-        residual: share of this mean that no Toeplitz matrix explains. All are NaN for 0/0.
+        residual: share of the part's mean over documents that no Toeplitz matrix explains. Both are
+            NaN for 0/0.
     """
 
     share: np.ndarray
-    mean_share: np.ndarray
     residual: np.ndarray
 
     @property
@@ -230,23 +188,11 @@ class PartShares(NamedTuple):
         return 1 - self.share.sum(axis=-1)
 
 
-class RotaryPairs(NamedTuple):
-    """Logits of rotary models by rotary pair.
+class HeadStage(NamedTuple):
+    """What a model loses without each head.
 
     Attributes:
-        angles: frequencies in radians a position, `[pairs]`.
-        share: mean square over the mean square of the logits, `[layers, heads, pairs]`.
-    """
-
-    angles: np.ndarray
-    share: np.ndarray
-
-
-class HeadDrops(NamedTuple):
-    """Loss of score without each head.
-
-    Attributes:
-        kind: replacement of the ablated head: "zero", or its "mean" over tokens.
+        measure: score whose drop measures a head.
         documents: number of documents averaged over.
         score: score with all heads.
         drop: score less the score without the head, `[layers, heads]`.
@@ -258,7 +204,7 @@ class HeadDrops(NamedTuple):
             at random.
     """
 
-    kind: Replacement
+    measure: Score
     documents: int
     score: float
     drop: np.ndarray
@@ -285,20 +231,8 @@ class HeadDrops(NamedTuple):
         return self.p_value <= 0.05
 
 
-class HeadStage(NamedTuple):
-    """What a model loses without each head.
-
-    Attributes:
-        score: score whose drop measures a head.
-        drops: drops of the score, one entry for each replacement of a head.
-    """
-
-    score: Score
-    drops: list[HeadDrops]
-
-
 class SpectralStage(NamedTuple):
-    """Spectra and parts of the attention logits, on n positions of text, and the value of heads.
+    """Spectra and parts of the attention logits, on n positions of text.
 
     The share of positions in their variance is `AttentionStage.variance`, of the same documents.
 
@@ -306,34 +240,13 @@ class SpectralStage(NamedTuple):
         causal: whether tokens attend only backwards.
         logits: logits averaged over documents, `[layers, heads, n, n]`; NaN for later keys of a
             decoder.
-        mean: numbers of the averaged logits.
-        single: numbers of single documents' logits, averaged over documents.
-        parts: content and position, by the mean hidden state of each position, in all layers.
-        embedded: content and position, by the vectors added to the embeddings, in the first layer.
-        pairs: frequencies and energies of rotary models.
+        toeplitz: share of their squares that no Toeplitz matrix explains, `[layers, heads]`.
+        effective_rank: effective rank of their singular values, `[layers, heads]`.
+        parts: content and position, by the mean hidden state of each position.
     """
 
     causal: bool
     logits: LargeArray
-    mean: LogitSpectra
-    single: LogitSpectra
+    toeplitz: np.ndarray
+    effective_rank: np.ndarray
     parts: PartShares
-    embedded: PartShares
-    pairs: RotaryPairs | None
-
-    def diagonals(self) -> np.ndarray:
-        """Mean logits at offsets j − i = −(n − 1) … n − 1, `[layers, heads, 2n − 1]`; NaN if none.
-
-        They are centred: less the mean over pairs of different positions.
-        """
-        n = self.logits.shape[-1]
-        apart = np.where(np.eye(n, dtype=bool), np.nan, self.logits)
-        level = np.nanmean(apart, axis=(-2, -1))[..., None]
-        offsets = range(1 - n, 1 if self.causal else n)
-        means = [np.diagonal(self.logits, k, -2, -1).mean(axis=-1) for k in offsets]
-        later = [np.full(level.shape[:-1], np.nan)] * (2 * n - 1 - len(means))
-        return np.stack(means + later, axis=-1) - level
-
-    def singular_values(self) -> np.ndarray:
-        """Singular values of the mean logits, later keys as 0, descending, `[layers, heads, n]`."""
-        return np.linalg.svd(np.nan_to_num(self.logits), compute_uv=False)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe import spectral
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.attention_result import (
@@ -39,7 +38,6 @@ from jaxpe.plans import RopeAnalysis
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token
-_BY_QUERY = ("weight", "outside")  # fields of `SinkSums`
 
 
 class _Batch(NamedTuple):
@@ -80,7 +78,7 @@ def inspect_attention(
     model = inspected_model(sample.module)
     causal, rng = model.causal, np.random.default_rng([sample.seed, 6])
     method = partial(_statistics, text=sample.text, special=tuple(special_ids), causal=causal)
-    ids, tokens = _dummies(sample, corpus, rng)
+    ids = _dummies(sample, corpus, rng)
     dummy = model.traced(lambda trace, ids: trace.weights)(ids)
     run, size, documents = model.traced(method), _batch_size(sample), len(sample.rows)
 
@@ -99,25 +97,22 @@ def inspect_attention(
     baseline = partial(baseline_share, causal=causal)
     values = _document_values(batches)
     overall_mean = {
-        name: document_mean(values[name].mean(axis=(0, 2)), within=(0.0, 1.0))
-        for name in ("first", "special", "dummy", "other")
+        name: document_mean(value.mean(axis=(0, 2)), within=(0.0, 1.0))
+        for name, value in values.items()
     }
     return AttentionStage(
         variance=variance,
         share=share,
         overall=overall,
         offsets=_offset_weights(batches, documents),
+        first=values["first"].mean(axis=1),
         first_by_chance=_equal_weight(sample),
-        sink=overall_mean["first"],
-        special_overall=overall_mean["special"],
-        dummy_overall=overall_mean["dummy"],
-        other_overall=overall_mean["other"],
-        dummies=tokens,
+        sink=overall_mean.pop("first"),
         layers=None if (layers := model.sizes.attention_layers) is None else np.asarray(layers),
         sinks=_sinks(batches, sample, corpus.tokens),
-        baseline=OffsetBaseline(baseline(_halves(mapped)), *_jackknife(mapped, baseline)),
+        baseline=OffsetBaseline(*_jackknife(mapped, baseline)),
         bands=_bands(sample, size, rope, context),
-        **{name: value.mean(axis=1) for name, value in values.items()},
+        **overall_mean,
     )
 
 
@@ -134,18 +129,12 @@ def _statistics(
     def overlap(other: Array) -> Array:
         return query_mean(jnp.sum(jnp.minimum(weights, other), axis=-1))
 
-    n = ids.shape[-1]
-    attended = jnp.tri(n, dtype=bool) if causal else jnp.ones((n, n), bool)
-    profile = spectral.attention_profile(weights, mask=attended[None, None, None])
     is_special = jnp.isin(ids, jnp.asarray(special, ids.dtype))[None, :, None, None]
     spread = jax.vmap(partial(logit_spread, causal=causal))(logits)
     sinks = sink_sums(trace, causal=causal)
     overlaps = [overlap(dummy[:, k : k + 1]) for k in range(dummy.shape[1])]
     documents = {
-        "entropy": query_mean(profile.entropy),
-        "evenness": query_mean(profile.evenness),
-        "distance": query_mean(profile.distance),
-        "first": query_mean(profile.first),
+        "first": query_mean(weights[..., 0]),
         "special": query_mean(jnp.sum(jnp.where(is_special, weights, 0), axis=-1)),
         "dummy": jnp.mean(jnp.stack(overlaps), axis=0),
         "other": overlap(jnp.roll(weights, 1, axis=1)),
@@ -155,7 +144,7 @@ def _statistics(
         spread=spread._replace(count=spread.count[0]),
         weights=jnp.sum(weights[..., text, text], axis=1),
         weight_spread=even_spread(weights[..., text, text], causal=causal),
-        sinks=sinks._replace(**{name: query_mean(getattr(sinks, name)) for name in _BY_QUERY}),
+        sinks=sinks._replace(weight=query_mean(sinks.weight)),
         documents=documents,
     )
 
@@ -167,15 +156,13 @@ def _batch_size(sample: Sample) -> int:
     return max(size for size in range(2, most + 1) if rows % size == 0)
 
 
-def _dummies(
-    sample: Sample, corpus: TokenCorpus, rng: np.random.Generator
-) -> tuple[np.ndarray, list[str]]:
-    """Rows of one repeated token between the special tokens of a row, and the tokens."""
+def _dummies(sample: Sample, corpus: TokenCorpus, rng: np.random.Generator) -> np.ndarray:
+    """Rows of one repeated token between the special tokens of a row."""
     text = corpus.ids[corpus.mask & ~np.isin(corpus.ids, corpus.exclude)]
     tokens = rng.permutation(np.unique(rng.choice(text, 4 * _DUMMIES)))[:_DUMMIES]
     rows = np.repeat(sample.rows[:1], len(tokens), axis=0)
     rows[:, sample.text] = tokens[:, None]
-    return rows, [corpus.tokens[token] for token in tokens]
+    return rows
 
 
 def _document_values(batches: list[_Batch]) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
 """Ablation of attention heads: drop of a score on documents without each head."""
 
 import functools
-import operator
 from typing import Any
 
 import jax
@@ -11,10 +10,10 @@ from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.attention_result import HeadDrops, HeadStage, Replacement
+from jaxpe.analysis.inspect.attention_result import HeadStage, Score
 from jaxpe.analysis.inspect.documents import Sample
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
-from jaxpe.spectral import ablate_heads, deposit, sum_heads
+from jaxpe.spectral import ablate_heads, deposit
 from jaxpe.training.losses import next_in_document
 from jaxpe.training.tasks import logits_at
 
@@ -30,54 +29,45 @@ _ELSEWHERE = (2e15, 2e13)
 
 
 def head_drops(sample: Sample, *, progress: Progress = SILENT) -> HeadStage:
-    """Drop of the score without each head, replaced by zeros and, if time allows, by its mean.
+    """Drop of the score without each head, whose output is replaced by zeros.
 
     Args:
         sample: a model of `jaxpe.nn`, and documents with the targets of its score.
         progress: receiver of progress.
 
-    >>> head_drops(sample).drops[0].head  # doctest: +SKIP
+    >>> head_drops(sample).head  # doctest: +SKIP
     (0, 2)
     """
     config = trunk(sample.module).config
-    chunks, kinds = _affordable(sample, progress)
+    chunks = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
     if sample.score == "embedding":
         embed = jax.jit(functionalize(sample.module, method=_mean_hidden)[0])
         chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
 
     @functools.partial(jax.jit, static_argnames="at_once")
-    def ablated(params: Any, documents: Any, fill: Array, *, at_once: int) -> Any:
+    def ablated(params: Any, documents: Any, *, at_once: int) -> Any:
         def score(gates: Array) -> Array:
-            return apply(params, documents, gates=gates, gate_fill=fill)
+            return apply(params, documents, gates=gates)
 
         sizes = {"layers": config.num_layers, "heads": config.num_heads}
         return ablate_heads(score, **sizes, batch_size=at_once)
 
-    mean = _mean_heads(sample, params, chunks)
-    fills = {"zero": np.zeros_like(mean), "mean": mean}
-    rng = np.random.default_rng([sample.seed, 2])
-    widest = max(config.hidden_width, config.dim)
-
-    def drops(kind: Replacement) -> HeadDrops:
-        parts = []
-        for chunk in progress.track(chunks, "ablating heads"):
-            at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
-            parts.append(ablated(params, chunk, fills[kind], at_once=at_once))
-        score = np.concatenate([np.asarray(x.score, np.float64) for x in parts])
-        drop = np.concatenate([np.asarray(x.drop, np.float64) for x in parts], axis=-1)
-        # A cosine with the original output can only fall: it is not tested.
-        result = _drops(kind, score, drop, rng, tested=sample.score != "embedding")
-        if sample.score != "accuracy":
-            return result
-        low, high = _paired_shares(drop)
-        return result._replace(low=low, high=high)
-
-    return HeadStage(sample.score, [drops(kind) for kind in kinds])
+    widest, parts = max(config.hidden_width, config.dim), []
+    for chunk in progress.track(chunks, "ablating heads"):
+        at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
+        parts.append(ablated(params, chunk, at_once=at_once))
+    score = np.concatenate([np.asarray(x.score, np.float64) for x in parts])
+    drop = np.concatenate([np.asarray(x.drop, np.float64) for x in parts], axis=-1)
+    result = _drops(sample.score, score, drop, np.random.default_rng([sample.seed, 2]))
+    if sample.score != "accuracy":
+        return result
+    low, high = _paired_shares(drop)
+    return result._replace(low=low, high=high)
 
 
-def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Replacement, ...]]:
-    """Chunks of documents, and kinds of ablation, that the time allows."""
+def _affordable(sample: Sample, progress: Progress) -> list[Any]:
+    """Chunks of documents that the time allows."""
     config = trunk(sample.module).config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
     used = parameter_count(sample.module)
@@ -85,16 +75,12 @@ def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Re
         used -= config.vocab_size * config.dim
     heads = config.num_layers * config.num_heads
     a_token = 2.0 * used * (1 + heads)
-    kinds: tuple[Replacement, ...] = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
-    chunks = _chunks(sample.documents, tokens=int(budget / a_token / len(kinds)))
-    seconds = a_token * sum(chunk["ids"].size for chunk in chunks) * len(kinds) / speed
+    chunks = _chunks(sample.documents, tokens=int(budget / a_token))
+    seconds = a_token * sum(chunk["ids"].size for chunk in chunks) / speed
     if seconds > 20:
         count = sum(len(chunk["ids"]) for chunk in chunks)
-        progress.say(
-            f"ablating {heads} heads on {count} documents may take {duration(seconds)}; `quick` "
-            "leaves it out"
-        )
-    return chunks, kinds
+        progress.say(f"ablating {heads} heads on {count} documents may take {duration(seconds)}")
+    return chunks
 
 
 def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, np.ndarray]]:
@@ -130,28 +116,13 @@ def _document_rows(
     return chunk
 
 
-def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
-    """Mean output of each head over tokens of the documents, `[layers, heads, width]`."""
-
-    def summed(model: Any, ids: Array, mask: Array) -> Any:
-        traced: Any = trunk(model)(ids, mask=mask, trace=True)
-        return sum_heads(traced.heads, mask)
-
-    run = jax.jit(functionalize(sample.module, method=summed)[0])
-    sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
-    return np.asarray(functools.reduce(operator.add, sums).mean)
-
-
 def _drops(
-    kind: Replacement,
-    score: np.ndarray,
-    drop: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    tested: bool = True,
-) -> HeadDrops:
+    measure: Score, score: np.ndarray, drop: np.ndarray, rng: np.random.Generator
+) -> HeadStage:
     """Means over documents `[layers, heads, documents]`, intervals from resampled ones, a test."""
     layers, heads, count = drop.shape
+    # A cosine with the original output can only fall: it is not tested.
+    tested = measure != "embedding"
     weights = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
     resampled = np.einsum("lhd,rd->rlh", drop, weights)
     dealt = np.broadcast_to(
@@ -163,8 +134,8 @@ def _drops(
     share, resampled_share, by_chance = np.split(largest, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
     least, most = np.quantile(resampled_share, (0.025, 0.975))
-    return HeadDrops(
-        kind=kind,
+    return HeadStage(
+        measure=measure,
         documents=count,
         score=float(score.mean()),
         drop=drop.mean(axis=-1),

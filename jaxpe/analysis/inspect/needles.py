@@ -83,8 +83,6 @@ def needle_retrieval(
         accuracy=document_means(hits, within=(0.0, 1.0), trials=1),
         by_length=document_means(hits.mean(axis=2), within=(0.0, 1.0), trials=DEPTHS),
         chance=1 / DEPTHS,
-        needle=_NEEDLE.format("NAME", "COLOUR").strip(),
-        question=_QUESTION.format("NAME").strip(),
     )
 
 

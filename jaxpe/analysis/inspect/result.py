@@ -109,33 +109,23 @@ class GeometryStage(NamedTuple):
     Attributes:
         positions: positions with tokens in both halves of every split.
         documents: documents counted.
-        stress: Eq. (4) of Cirrincione (2026) at the model's own scale, plug-in distances.
-        scaled_stress: minimum of the stress over one scale factor, in [0, 1].
+        scaled_stress: stress against plug-in distances, least over one scale factor, in [0, 1].
         corrected: scaled stress against the distances of position alone (`position_geometry`).
         held_out: scaled stress against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
-        sinusoidal: `held_out` of sinusoidal vectors of width 128.
-        own: `held_out` of MDS coordinates fitted to the other half.
         correlation: Mantel r of its distances with distances of position alone.
-        violation_rate: share of triples whose distances do not grow with the offset.
         shuffled: `corrected` of the table with its rows in random order: mean, and the interval of
             95 % of the orders.
-        position_share: share of position in the plug-in variance.
         significant: significant dimensions of the corpus.
     """
 
     positions: int
     documents: int
-    stress: float
     scaled_stress: float
     corrected: float
     held_out: Interval | None
-    sinusoidal: Interval | None
-    own: Interval | None
     correlation: float
-    violation_rate: float
     shuffled: Interval
-    position_share: Interval | None
     significant: int
 
 
@@ -292,8 +282,6 @@ class LossStage(NamedTuple):
         distances: distances by which the context is moved, in positions, `[distances]`; empty if
             not measured.
         far: gain from the context at these distances, under each scaling.
-        floor: loss on the passage without context.
-        near: loss on the passage right after its context.
         unscaled: reason why no scaling is tried; empty otherwise.
         scalings: change under each scaling at 2 and 4 times the context; empty if not measured.
         reach: effective length, and where in a text evidence counts; None for short texts.
@@ -307,8 +295,6 @@ class LossStage(NamedTuple):
     passage: int
     distances: np.ndarray
     far: list[FarContextGain]
-    floor: Interval | None
-    near: Interval | None
     unscaled: str
     scalings: list[ScalingChange] = []  # noqa: RUF012  # nobody adds to it
     reach: TextReach | None = None
@@ -325,8 +311,6 @@ class NeedleStage(NamedTuple):
             wider of independent needles and independent texts.
         by_length: share of retrieved needles over all depths, `[lengths]`.
         chance: accuracy of a guess.
-        needle: a needle, as in the text.
-        question: question for a needle.
     """
 
     lengths: np.ndarray
@@ -335,8 +319,6 @@ class NeedleStage(NamedTuple):
     accuracy: Means
     by_length: Means
     chance: float
-    needle: str
-    question: str
 
 
 class InspectResult(NamedTuple):

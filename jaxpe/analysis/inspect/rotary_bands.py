@@ -44,7 +44,7 @@ def rotary_bands(queries: Any, keys: Any, rotation: Rotation, *, context: int) -
     bands = np.searchsorted(edges, wavelengths)  # a wavelength of the context is in the middle
     by_band = np.stack([share[..., bands == band].sum(axis=-1) for band in range(3)], axis=-1)
     overall = document_means(by_band.mean(axis=(0, 2)), within=(0.0, 1.0))
-    return RotaryBands(wavelengths, edges, by_band.mean(axis=1), overall)
+    return RotaryBands(edges, by_band.mean(axis=1), overall)
 
 
 def _pair_norms(x: Any, rotation: Rotation) -> np.ndarray:

@@ -19,14 +19,12 @@ class SinkSums(NamedTuple):
     Attributes:
         found: whether a head has a sink, `[layers, documents, heads]`.
         weight: weight of each query on sinks, `[layers, documents, heads, n]`.
-        outside: weight of each query outside of all keys, of the same shape.
         heads: share of the heads for which a key is a sink, `[1, documents, n]`.
         norm: norm of each hidden state over the median token's, `[layers + 1, documents, n]`.
     """
 
     found: Any
     weight: Any
-    outside: Any
     heads: Any
     norm: Any
 
@@ -52,7 +50,6 @@ def sink_sums(trace: Trace, *, causal: bool) -> SinkSums:
     return SinkSums(
         found=jnp.max(sinks, axis=-1),
         weight=jnp.einsum("ldhij,ldhj->ldhi", weights, sinks),
-        outside=1 - jnp.sum(weights, axis=-1),
         heads=jnp.mean(sinks, axis=(0, 2))[None],
         norm=norm / jnp.median(norm, axis=-1, keepdims=True),
     )
@@ -62,8 +59,7 @@ def attention_sinks(sums: SinkSums, ids: np.ndarray, tokens: list[str]) -> Atten
     """Statistics of the sinks of all documents.
 
     Args:
-        sums: NumPy arrays; `weight` and `outside` as means over queries, `[layers, documents,
-            heads]`.
+        sums: NumPy arrays; `weight` as means over queries, `[layers, documents, heads]`.
         ids: token ids of the documents, `[documents, n]`.
         tokens: all tokens.
     """
@@ -78,7 +74,6 @@ def attention_sinks(sums: SinkSums, ids: np.ndarray, tokens: list[str]) -> Atten
         rate_overall=document_mean(sums.found.mean(axis=(0, 2)), within=(0.0, 1.0)),
         weight=sums.weight.mean(axis=1),
         weight_overall=document_mean(sums.weight.mean(axis=(0, 2)), within=(0.0, 1.0)),
-        outside=sums.outside.mean(axis=1),
         positions=positions,
         position_share=position_share,
         tokens=[tokens[k] for k in tokens_found],

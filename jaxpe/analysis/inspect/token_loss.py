@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.averages import document_mean, document_means
+from jaxpe.analysis.inspect.averages import document_means
 from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.reach import SHORTEST_TEXT, context_reach, prefixed
 from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss, ScalingChange
@@ -99,9 +99,8 @@ def loss_by_position(
         known = {"whole": losses[OWN], "prefix": prefix}
         reach = context_reach(model, texts, parts=far, progress=progress, **known)
     result = LossStage(
-        count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled,
-        reach=reach,
-    )  # fmt: skip
+        count, n, context, edges, scaled, 0, np.zeros(0, int), [], unscaled, reach=reach
+    )
     # A learned table has no vectors beyond its context.
     if not far or not context or "learned vectors" in inspected.encodings:
         return result
@@ -183,7 +182,5 @@ def _far_context(
             FarContextGain(name, document_means(floor[:, None] - loss))
             for name, loss in by_name.items()
         ],
-        floor=document_mean(floor),
-        near=document_mean(by_name[OWN][:, 0]),
         scalings=changes,
     )

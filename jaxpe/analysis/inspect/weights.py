@@ -109,22 +109,14 @@ def table_geometry(
     analysis = analyse_tokens(corpus, options, encodings=(entry,), progress=progress)
     score = next(score for score in analysis.encodings if score.name == _NAME)
     held_out = analysis.held_out
-    scores = {} if held_out is None else held_out.fixed
-    seen = analysis.observed.present
-    distances = analysis.observed.distances.astype(np.float32)[seen][:, seen]
     return GeometryStage(
         positions=analysis.position.positions,
         documents=analysis.facts.documents,
-        stress=float(jaxpe.stress(table[seen], distances)),
         scaled_stress=score.scaled_stress,
         corrected=score.position_scaled_stress,
-        held_out=scores.get(_NAME),
-        sinusoidal=scores.get("sinusoidal"),
-        own=held_out.own[held_out.dim - 1] if held_out is not None and held_out.dim else None,
+        held_out=None if held_out is None else held_out.fixed.get(_NAME),
         correlation=score.mantel_r,
-        violation_rate=score.violation_rate,
         shuffled=_random_order_stress(table, analysis, seed=seed),
-        position_share=analysis.intervals.get("position_share"),
         significant=analysis.position.significant_rank,
     )
 

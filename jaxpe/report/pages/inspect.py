@@ -7,13 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from jaxpe._core.options import command_line
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
     AblationStage,
     EncodingStage,
     GeometryStage,
-    InspectOptions,
     InspectResult,
     LossStage,
     NeedleStage,
@@ -21,11 +19,10 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
-from jaxpe.analysis.inspect.options import Stage
 from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
-from jaxpe.report.numbers import number, plural
+from jaxpe.report.numbers import plural
 from jaxpe.report.pages import inspect_attention as attention
 from jaxpe.report.pages import inspect_spectral as spectral
 from jaxpe.report.pages.inspect_rows import at, cell, hundreds, measure, plot_curves, row
@@ -33,14 +30,14 @@ from jaxpe.report.writing import page
 
 _ORDER_MATTERS = 0.05  # nats, or of a cosine
 _ZERO_CHANGE = 5e-4  # nats; a smaller change of a loss is none
-_SMALL_CHANGE = 0.1  # nats, up to the far end of the interval
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
 _KINDS = {
-    "causal": "Causal language model", "masked": "Masked language model", "encoder": "Encoder",
-    "classifier": "Classifier",
-}  # fmt: skip
+    "causal": "Causal language model",
+    "masked": "Masked language model",
+    "encoder": "Encoder",
+}
 _METHODS = (
     "{model} was inspected on {examples} of {documents:,} documents of {source} ({positions} "
     "tokens each; losses on texts of {longest:,} tokens). Shares of positions in attention logits "
@@ -55,15 +52,11 @@ _METHODS = (
 def inspect_page(result: InspectResult) -> Page:
     """Page of an inspection: what position is worth, then each stage."""
     facts, of = result.facts, key_measures(result)
-    sections, tables = [], []
+    sections = []
     for name, (_, stage_section) in _STAGES.items():
         if (stage := getattr(result, name)) is not None:
             sections.append(stage_section(stage, result, of))
-    if result.attention is not None:
-        tables += attention.layer_tables(result.attention)
-    tables += spectral.layer_tables(result.spectral)
-    tables += _probe_tables(result.probe) + _loss_tables(result.loss)
-    tables += _reach_tables(text_reach(result))
+    tables = attention.layer_tables(result) + _reach_tables(text_reach(result))
     absent = [(_STAGES[name][0], reason) for name, reason in result.absent.items()]
     missing = Table("Not measured", ("stage", "reason"), absent, facts.left_out)
     return Page(
@@ -74,7 +67,7 @@ def inspect_page(result: InspectResult) -> Page:
         lead=[*_lead(result, of)][:5],
         sections=[
             *sections,
-            Section("By layer, position and length", (), tables, folded=True),
+            *([Section("By layer and length", (), tables, folded=True)] if tables else []),
             *([Section("Not measured", (), [missing])] if absent or facts.left_out else []),
         ],
         settings={
@@ -99,12 +92,12 @@ def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
         yield attention.position_share(of, stage)
     if (reach := text_reach(result)) is not None:
         yield _reach(of, reach)
-    if stage is not None and stage.sinks is not None:
+    if stage is not None:
         yield attention.sinks(of, stage.sinks, causal=result.facts.kind == "causal")
     if result.ablation is not None:
         yield _shuffled(of, result.ablation)
     if stage is not None and stage.bands is not None:
-        said = "Such frequencies hardly turn within a text: they can carry content."
+        said = "They hardly turn: room for content."
         name = "queries and keys in wavelengths beyond the context"
         yield row(name, at(stage.bands.overall, 2), "share", sentence=said)
 
@@ -113,23 +106,14 @@ def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
     """How far the model reads: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
-        said = "An effect of longer contexts is not excluded."
-        if embedding:
-            said = "Its output depends on this much of a text, or more."
-        elif reach.effective >= int(reach.lengths[-1]):
-            said = "Context lowers its loss up to the longest length tried."
+        said = "Its output depends on all of it." if embedding else "Longer contexts may matter."
         return measure(of, "reach", sentence=said)
+    said = "Longer contexts do not help measurably."
+    todo, paste = "Keep what matters within that distance.", f"prompt = prompt[-{high}:]"
     if embedding:
-        return measure(
-            of, "reach", sentence="The first tokens of a text settle its output.",
-            todo="Split longer texts into pieces of that length.",
-            paste=f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]",
-        )  # fmt: skip
-    return measure(
-        of, "reach", sentence="Longer contexts do not lower its loss measurably.",
-        todo="Keep what matters within that distance of the answer.",
-        paste=f"prompt = prompt[-{high}:]",
-    )  # fmt: skip
+        said, todo = "The first tokens settle its output.", "Split longer texts into such pieces."
+        paste = f"pieces = [tokens[i : i + {high}] for i in range(0, len(tokens), {high})]"
+    return measure(of, "reach", sentence=said, todo=todo, paste=paste)
 
 
 def _shuffled(of: ModelMeasures, stage: AblationStage) -> Finding:
@@ -143,9 +127,9 @@ def _shuffled(of: ModelMeasures, stage: AblationStage) -> Finding:
         degree = next(name for name, most in _DEGREES.items() if distance < most)
         return measure(of, "output_shuffled", f"changes {degree}", todo=todo,
                        reference=stage.reference, against="two unrelated texts")  # fmt: skip
-    said = "Shuffled positions do not change the loss measurably."
+    said = "No measurable change."
     if not low <= 0 <= high:
-        said = f"The model predicts {'worse' if low > 0 else 'better'} without the order of words."
+        said = f"It predicts {'worse' if low > 0 else 'better'} without order."
     return measure(of, "loss_shuffled", _MATTERS[matters], sentence=said, todo=todo)
 
 
@@ -179,19 +163,17 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
         ))  # fmt: skip
     if (table := stage.table) is not None:
         size, cosine = f"{table.positions:,} vectors of width {table.width}", table.cosine
-        neighbours = float(cosine[1]) if len(cosine) > 1 else np.nan
         findings += [
             row("effective rank of the position table", table.rank, against=size),
             row("norm of position vectors, median", float(np.median(table.norms)),
                 reference=table.token_norm, against="token embeddings, mean"),
-            row("cosine of neighbouring positions", neighbours),
+            row("cosine of neighbouring positions", float([*cosine, np.nan][1])),
             row("offset where the mean cosine falls below one half", table.widest),
         ]  # fmt: skip
         shown, places = cosine[: max(2, table.positions // 2)], np.arange(table.positions)
         figures.append(Figure(
             "position-table", "Norms and cosines of position vectors",
-            "Left: norms; dashed: mean norm of token embeddings. Right: mean cosine of centred "
-            "vectors by offset.",
+            "Dashed: mean norm of token embeddings. Cosines are of centred vectors, by offset.",
             [partial(plot_curves, places, {"": (table.norms,)}, "position", "norm",
                      line=table.token_norm),
              partial(plot_curves, places[1 : len(shown)], {"": (shown[1:],)}, "offset", "cosine",
@@ -205,7 +187,6 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
         never = f"of {len(plan.frequencies)}, within {plan.trained:,} positions"
         findings += [
             row("rotary base θ", plan.base, "count"),
-            row("rotating entries of a head", plan.turning, against=f"of {plan.head_dim}"),
             row("scaling of the frequencies", plan.rope_type),
             row("frequencies that never complete a rotation", plan.never_round, against=never),
         ]
@@ -218,50 +199,31 @@ def _geometry(stage: GeometryStage, result: InspectResult, of: ModelMeasures) ->
     """Fit of learned positions to the distances of the corpus."""
     order = "better" if stage.corrected < stage.shuffled.low else "no better"
     verdict = f"{order} than in random order" if stage.significant else "no effect to fit"
-    measured = {
-        "held-out stress of the table": stage.held_out,
-        "held-out stress of sinusoids": stage.sinusoidal,
-        "held-out stress of coordinates fitted to the other half": stage.own,
-    }
+    held_out = stage.held_out
     findings = [
         row("scaled stress of the table against position", stage.corrected, verdict=verdict),
         row("scaled stress with its rows in random order", stage.shuffled),
-        row("scaled stress, plug-in distances", stage.scaled_stress),
-        *(row(name, one) for name, one in measured.items() if one is not None),
+        *([] if held_out is None else [row("held-out stress of the table", held_out)]),
         row("Mantel correlation with position", stage.correlation),
-        row("violation rate of the table", stage.violation_rate, "share"),
         row("significant dimensions of the corpus", stage.significant),
     ]
-    if (share := stage.position_share) is not None:
-        findings.append(row("share of position in the variance between positions", share, "share"))
-    sizes = f"{stage.positions} positions of {stage.documents:,} documents. "
     note = "Distances of vectors against Hellinger distances of tokens: 0 is a perfect fit, 1 none."
-    return Section(_STAGES["geometry"][0], findings, note=sizes + note)
+    return Section(_STAGES["geometry"][0], findings, note=note)
 
 
 def _probe(stage: ProbeStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Linear probe of the position, by layer."""
-    best, last = int(np.argmax(stage.r2.mean)), len(stage.layers) - 1
+    best = int(np.argmax(stage.r2.mean))
     reads = "" if stage.r2.mean[best] > 0 else "does not read it, closest "
     findings = [
         measure(of, "probe", f"{reads}{layer_name(stage, best)}"),
-        row("R² of the probe after the last layer", at(stage.r2, last)),
         row("mean error of the probe at its best", float(stage.error[best]), "positions",
             reference=stage.by_chance, against="always the middle"),
     ]  # fmt: skip
     shown = partial(plot_curves, stage.layers, {"": stage.r2}, "layers before the probe", "R²")
-    caption = "Ridge regression, fitted to half of the documents and judged on the other half."
+    caption = "Ridge regression, fitted to half of the documents and judged on the rest."
     figures = [Figure("probe", "R² of the position by layer", caption, [shown], height=2.6)]
-    note = f"{plural(stage.documents, 'held-out document')}. R² is 1 for an exact probe, and 0 for "
-    return Section(_STAGES["probe"][0], findings, (), figures, f"{note}the middle for every token.")
-
-
-def _probe_tables(stage: ProbeStage | None) -> list[Table]:
-    if stage is None:
-        return []
-    rows = [(layer_name(stage, k), cell(at(stage.r2, k)), number(error, 1))
-            for k, error in enumerate(stage.error.tolist())]  # fmt: skip
-    return [Table("Probe by layer", ("layer", "R²", "mean error, positions"), rows)]
+    return Section(_STAGES["probe"][0], findings, (), figures)
 
 
 def layer_name(stage: ProbeStage, index: int) -> str:
@@ -279,31 +241,26 @@ def _ablation(stage: AblationStage, result: InspectResult, of: ModelMeasures) ->
         findings.append(row("loss at the original positions", own.value, "nats",
                             reference=stage.reference, against="a uniform guess"))  # fmt: skip
     findings += [_shifted(move, stage) for move in moved if move.name == "shifted"]
-    header = ("positions", "loss, nats", "change, nats", "verdict")
-    small = [max(map(abs, move.change)) < _SMALL_CHANGE for move in moved]
-    rows = [(move.name, cell(move.value), cell(move.change), "hardly changes" * hardly)
-            for move, hardly in zip(moved, small, strict=True)]  # fmt: skip
+    others = [move for move in moved if move.name not in ("shifted", "shuffled")]
+    header, rows = ("positions", "loss added, nats"), [(x.name, cell(x.change)) for x in others]
     if embedding:
-        header = ("positions", "cosine of the mean", "cosine of tokens", "verdict")
-        rows = [(move.name, cell(move.value), cell(move.tokens) if move.tokens else "–", "")
-                for move in moved]  # fmt: skip
-    note = "Tokens stay in their row and are read at other positions; special tokens keep theirs."
-    tables = [Table("Changes of the positions", header, rows)]
+        header = ("positions", "cosine of the mean", "cosine of tokens")
+        rows = [(x.name, cell(x.value), cell(x.tokens) if x.tokens else "–") for x in others]
+    tables = [Table("Other changes of the positions", header, rows)] if rows else []
     findings += _middle(stage.reach)
+    note = "Tokens stay in their row and are read at other positions."
     return Section(_STAGES["ablation"][0], findings, tables, note=note)
 
 
 def _shifted(move: PositionMove, stage: AblationStage) -> Finding:
     """A shift of all positions, and what padding asks for where it changes the output."""
-    against = f"all moved by {stage.shift:,}"
-    if stage.measure == "embedding":
+    against, embedding = f"all moved by {stage.shift:,}", stage.measure == "embedding"
+    if embedding:
         found = row("output under shifted positions", move.value, "cosine", against=against)
     else:
-        zero = abs(move.change.estimate) < _ZERO_CHANGE
-        change = Interval(0.0, 0.0, 0.0) if zero else move.change
-        found = row("loss added by shifted positions", change, "nats", against=against)
-        if zero:
-            return found._replace(verdict="no change")
+        found = row("loss added by shifted positions", move.change, "nats", against=against)
+    if not embedding and abs(move.change.estimate) < _ZERO_CHANGE:
+        return found._replace(value=0.0, low=0.0, high=0.0, verdict="no change")
     if not (matters := matters_more(move.change, stage.measure)):
         return found._replace(verdict="not decided" if matters is None else "hardly changes")
     return found._replace(
@@ -316,11 +273,7 @@ def _shifted(move: PositionMove, stage: AblationStage) -> Finding:
 
 def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Loss by position, the gain from far context, and scalings."""
-    loss, edges, distance = (
-        stage.scaled[0].loss,
-        stage.edges,
-        [f"{int(x):,}" for x in stage.distances],
-    )
+    loss, edges, distance = stage.scaled[0].loss, stage.edges, [f"{x:,}" for x in stage.distances]
     findings = [
         row("loss at the first positions", at(loss, 0), "nats", against=f"before {int(edges[1])}"),
         row("loss at the last positions", at(loss, -1), "nats", against=f"from {int(edges[-2]):,}"),
@@ -334,15 +287,13 @@ def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section
     middles = np.sqrt(edges[:-1] * edges[1:])
     shown = [partial(plot_curves, middles, {x.name: x.loss for x in stage.scaled}, "position",
                      "loss, nats", xscale="log")]  # fmt: skip
-    if stage.far:
-        gains = {one.name: one.gain for one in stage.far}
-        shown.append(
-            partial(plot_curves, distance, gains, "distance, positions", "worth, nats", line=0.0)
-        )
+    gains = {one.name: one.gain for one in stage.far}
+    if gains:
+        at_distance = "distance, positions", "worth, nats"
+        shown.append(partial(plot_curves, distance, gains, *at_distance, line=0.0))
     caption = "Bands are 95 % intervals over texts. Below 0, context at a distance does harm."
-    figure = Figure(
-        "loss", "Loss by position, and worth of far context", caption, shown, height=2.6
-    )
+    title = "Loss by position, and worth of far context"
+    figure = Figure("loss", title, caption, shown, height=2.6)
     note = f"{plural(stage.texts, 'text')} of {stage.length:,} tokens; nats a token."
     note += f" No RoPE scaling was tried: {stage.unscaled}." if stage.unscaled else ""
     rows = [(x.name, f"{x.multiple:g}", cell(x.near), cell(x.far)) for x in stage.scalings]
@@ -357,15 +308,9 @@ def _longer(result: InspectResult) -> Iterator[Finding]:
     facts = result.facts
     if not facts.context or facts.longest >= facts.context:
         return
-    more = ""
-    if facts.command:
-        _, _, model, *sources = shlex.split(facts.command)
-        stages: tuple[Stage, ...] = ("loss", "needles")
-        options = InspectOptions(model=model, source=tuple(sources), stages=stages,
-                                 longest=facts.context)  # fmt: skip
-        more = command_line("inspect", options, positional=("model", "source"))
+    more = f"{facts.command} --stages loss needles --longest {facts.context}"
     yield row("longest text measured", facts.longest, "count", "shorter than the context",
-              reference=facts.context, against="context", paste=more,
+              reference=facts.context, against="context", paste=more if facts.command else "",
               todo="Measure at its full context before you rely on it.")  # fmt: skip
 
 
@@ -382,7 +327,6 @@ def _scaling(stage: LossStage) -> Iterator[Finding]:
             todo=f"For texts of {top:g} times the context, add these keys to its rope_parameters:",
             paste=f'{keys}, "original_max_position_embeddings": {stage.context}',
         )  # fmt: skip
-        yield row("change of the loss on a near passage", best.near, "nats", best.name)
 
 
 def _middle(reach: TextReach | None) -> Iterator[Finding]:
@@ -397,30 +341,14 @@ def _middle(reach: TextReach | None) -> Iterator[Finding]:
                   todo=advice * (k == 0 and reach.lost_in_the_middle))  # fmt: skip
 
 
-def _loss_tables(stage: LossStage | None) -> list[Table]:
-    if stage is None:
-        return []
-    bins = [f"{a} to {b - 1}" for a, b in zip(stage.edges, stage.edges[1:], strict=False)]
-    rows = [(name, *(cell(at(x.loss, k)) for x in stage.scaled)) for k, name in enumerate(bins)]
-    header = ("positions", *(f"{scaled.name}, nats" for scaled in stage.scaled))
-    worth = [(f"{int(distance):,}", *(cell(at(far.gain, k)) for far in stage.far))
-             for k, distance in enumerate(stage.distances)]  # fmt: skip
-    names = ("distance, positions", *(f"{far.name}, nats" for far in stage.far))
-    title = f"Worth of {stage.passage} tokens of context at a distance"
-    return [
-        Table("Loss by position", header, rows),
-        *([Table(title, names, worth)] if worth else []),
-    ]
-
-
 def _reach_tables(reach: TextReach | None) -> list[Table]:
     """Tables on the length and the parts of a text that count."""
     if reach is None:
         return []
     name = "similarity to the whole" if reach.measure == "embedding" else "gain over half, nats"
-    gain, note = gain_bounds(reach), f"{plural(reach.texts, 'text')}."
+    gain = gain_bounds(reach)
     rows = [(f"{int(n):,}", cell(at(gain, k))) for k, n in enumerate(reach.lengths)]
-    tables = [Table("Reach", ("tokens", name), rows, note)]
+    tables = [Table("Reach", ("tokens", name), rows)]
     if reach.parts is not None:
         rows = [(x, cell(at(reach.parts, k))) for k, x in enumerate(("start", "middle", "end"))]
         tables.append(Table("Parts of a text that count", ("part", "effect"), rows))
@@ -430,15 +358,12 @@ def _reach_tables(reach: TextReach | None) -> list[Table]:
 def _needles(stage: NeedleStage, result: InspectResult, of: ModelMeasures) -> Section:
     """Facts retrieved from texts, by depth and length."""
     found = measure(of, "retrieved", reference=stage.chance, against="guessing")
-    shares = np.column_stack([stage.accuracy.mean, *stage.by_length])
+    shares = np.column_stack([stage.accuracy.mean, stage.by_length.mean])
     rows = [(f"{int(length):,}", *map(hundreds, share))
             for length, share in zip(stage.lengths, shares, strict=True)]  # fmt: skip
     depths = (f"depth {depth:.1f}, %" for depth in stage.depths)
-    tables = [Table("Facts retrieved", ("tokens", *depths, "all, %", "low, %", "high, %"), rows)]
-    note = (
-        f"{plural(stage.texts, 'text')} of each length with five sentences of a name and a colour. "
-        "An answer is right if, of the five colours, it is the likeliest after the name."
-    )
+    tables = [Table("Facts retrieved", ("tokens", *depths, "all, %"), rows)]
+    note = "Of five names with a colour each; right if its own is the likeliest of the five."
     return Section(_STAGES["needles"][0], [found], tables, note=note)
 
 

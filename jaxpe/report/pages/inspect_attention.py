@@ -8,11 +8,9 @@ import numpy as np
 from jaxpe.analysis.inspect import JUDGED, AttentionSinks, AttentionStage, InspectResult
 from jaxpe.analysis.inspections import ModelMeasures
 from jaxpe.report.findings import Figure, Finding, Section, Table
-from jaxpe.report.numbers import percent
+from jaxpe.report.numbers import number, percent
 from jaxpe.report.pages.inspect_rows import (
-    at,
     hundreds,
-    layer_table,
     measure,
     plot_curves,
     plot_heads,
@@ -22,29 +20,33 @@ from jaxpe.report.pages.inspect_rows import (
 SINK = 0.3  # share of attention from which sinks matter to users (Gu et al. 2025)
 _MOST = 0.5  # share of its weight from which a head belongs to a kind of key
 _TELLING = 0.2  # below this share, or above 1 less it, one of two causes is named alone
+_SINKS = 3  # positions, and tokens
 _NEAR = 8  # offsets by which heads are chosen for the figure
+_CAUSES = {
+    "none": "Logits hardly depend on positions.",
+    "the encoding": "Words with typical positions add little.",
+    "words": "The encoding adds little.",
+    "both": "Words with typical positions add to it.",
+}
 
 
 def position_share(of: ModelMeasures, stage: AttentionStage) -> Finding:
     """Share of the logits that positions explain, and whether encoding or words are the cause."""
     parts = stage.variance.position, stage.variance.shuffled
     position, shuffled = (max(float(share.mean()), 0.0) for share in parts)
-    verdict, said = "both", "The encoding and words with typical positions are both causes."
+    cause = "both"
     if position < JUDGED:
-        verdict, said = "none", "Attention logits hardly depend on positions."
+        cause = "none"
     elif shuffled / position > 1 - _TELLING:
-        verdict, said = (
-            "the encoding",
-            "The encoding is the cause, not words with typical positions.",
-        )
+        cause = "the encoding"
     elif shuffled / position < _TELLING:
-        verdict, said = "words", "Words with typical positions are the cause, not the encoding."
-    return measure(of, "position_share", f"cause: {verdict}", sentence=said)
+        cause = "words"
+    return measure(of, "position_share", f"cause: {cause}", sentence=_CAUSES[cause])
 
 
 def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
     """Weight on sinks; advice where they surely take over 30 %."""
-    said = "Sinks are the rule in decoders, and no fault." if causal else ""
+    said = "The rule in decoders, no fault." if causal else ""
     if found.weight_overall.low < SINK or not len(found.positions):
         return measure(of, "sinks", sentence=said)
     first = int(found.positions[0]) + 1
@@ -63,11 +65,7 @@ def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
 
 def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> Section:
     """What positions explain of the logits, and where the weights go."""
-    layers, variance, by_head = stage.layer_numbers, stage.variance, stage.variance.position
-    shares = {
-        "documents": stage.share,
-        "random order": (variance.shuffled.mean(axis=1),),
-    }
+    layers, by_head = stage.layer_numbers, stage.variance.position
     shown = [
         partial(plot_heads, by_head, "positions explain", layers=layers, vmin=0, vmax=1),
         partial(plot_heads, stage.first, "on the first token", layers=layers, vmin=0, vmax=1),
@@ -75,16 +73,13 @@ def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> 
     figures = [
         Figure("heads", "Logits explained by positions, and weight on the first token",
                "Each layer and head.", shown, columns=2),
-        Figure("logit-shares", "Share of the logits' variance that positions explain",
-               "Mean of the heads of a layer with 95 % intervals, and in random order.",
-               [partial(plot_curves, layers, shares, "layer", "share", ylim=(0, 1))], height=2.6),
         Figure("attention-by-offset", "Mean attention weight by offset",
-               "Band: 5th to 95th percentile of all heads. The others have most weight at an "
-               f"offset of at most {_NEAR}.", [partial(_plot_offsets, stage.offsets, layers)]),
+               f"Band: 5th to 95th percentile of heads. Others: most weight within {_NEAR} tokens.",
+               [partial(_plot_offsets, stage.offsets, layers)]),
     ]  # fmt: skip
     note = (
         "Share: variance of a head's logits, over documents and pairs i ≠ j, that their mean at "
-        "(i, j) explains, without noise. Weights: means over queries at positions from 1."
+        "(i, j) explains. Weights: means over queries."
     )
     findings = [*_logits(stage), *_weights(of, stage)]
     return Section("Attention", findings, [_keys_table(stage)], figures, note)
@@ -93,24 +88,17 @@ def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> 
 def _logits(stage: AttentionStage) -> list[Finding]:
     """Shares of positions in the logits, and of offsets in them."""
     variance, layers, by_head = stage.variance, stage.layer_numbers, stage.variance.position
-    top, head = int(stage.share.mean.argmax()), np.unravel_index(by_head.argmax(), by_head.shape)
+    layer, head = np.unravel_index(by_head.argmax(), by_head.shape)
     findings = [
         row("logits explained in random order of tokens", max(stage.shuffled, 0.0), "share"),
-        row("largest share of a layer", at(stage.share, top), "share", f"layer {layers[top]}"),
-        row("largest share of a head", float(by_head[head]), "share",
-            f"head {layers[head[0]]}.{head[1]}"),
+        row("largest share of a head", float(by_head.max()), "share",
+            f"head {layers[layer]}.{head}"),
     ]  # fmt: skip
     if (position := float(by_head.mean())) >= JUDGED:
         beyond = max(float(variance.place.mean()), 0.0) / position
         express = "can" if beyond < _TELLING else "alone cannot"
         findings.append(row("positional share beyond the offset j − i", beyond, "share",
                             f"a relative encoding {express} express it"))  # fmt: skip
-    if judged := int((~np.isnan(variance.residual)).sum()):
-        median = float(np.nanmedian(np.clip(variance.residual, 0, 1)))
-        against = f"{judged} of {by_head.size} heads with 2 % or more"
-        findings.append(
-            row("positional share beyond the offset, median head", median, "share", against=against)
-        )
     return findings
 
 
@@ -118,88 +106,63 @@ def _weights(of: ModelMeasures, stage: AttentionStage) -> list[Finding]:
     """Where attention goes: the first token, sinks, offsets, and without content."""
     findings = [row("attention to the first token", stage.sink, "share",
                     reference=stage.first_by_chance, against="equal weights")]  # fmt: skip
-    if (sinks := stage.sinks) is not None:
-        findings.append(row("heads with a sink", sinks.rate_overall, "share"))
-        norms = sinks.norm.mean[np.isfinite(sinks.norm.mean)]
-        if len(sinks.positions):
-            place, share = sinks.positions[0], float(sinks.position_share[0])
-            findings.append(row("sinks at one position", share, "share", f"position {place}"))
-        if round(float(norms.max(initial=0.0))) > 1:
-            findings.append(row("largest norm of sinks over the median token", float(norms.max())))
-    if stage.baseline is not None:
-        findings.append(measure(of, "baseline"))
-    if stage.bands is not None:
-        name = "queries and keys in wavelengths up to 32 tokens"
-        findings.append(row(name, at(stage.bands.overall, 0), "share"))
-    if stage.special_overall.estimate > 0:
-        findings.append(row("attention to special tokens", stage.special_overall, "share"))
-    dummy = "one repeated token in place of the text"
-    return [
-        *findings,
-        row(
-            "overlap with attention to a dummy document",
-            stage.dummy_overall,
-            "share",
-            against=dummy,
-        ),
-        row("overlap with attention to another document", stage.other_overall, "share"),
-    ]
-
-
-def key_weights(stage: AttentionStage) -> dict[str, np.ndarray]:
-    """Mean weight of heads on one kind of key, `[layers, heads]`, by its name."""
-    offsets = {"the token before": -1, "the token itself": 0, "the next token": 1}
-    weights = {name: stage.at_offset(offset) for name, offset in offsets.items()}
-    if not weights["the next token"].any():  # a decoder
-        del weights["the next token"]
-    return {"the first token": stage.first} | weights
+    findings.append(row("heads with a sink", stage.sinks.rate_overall, "share"))
+    if round(norm := float(np.nanmax([0.0, *stage.sinks.norm.mean]))) > 1:
+        findings.append(row("largest norm of sinks over the median token", norm))
+    findings.append(measure(of, "baseline"))
+    if stage.special.estimate > 0:
+        findings.append(row("attention to special tokens", stage.special, "share"))
+    return [*findings, row(
+        "overlap with attention to one repeated token", stage.dummy, "share",
+        reference=stage.other.estimate, against="another document",
+    )]  # fmt: skip
 
 
 def _keys_table(stage: AttentionStage) -> Table:
+    """Weight of heads on four kinds of key."""
+    offsets = {"the token before": -1, "the token itself": 0, "the next token": 1}
+    weights = {"the first token": stage.first}
+    weights |= {name: stage.at_offset(offset) for name, offset in offsets.items()}
     rows = []
-    for name, weight in key_weights(stage).items():
+    for name, weight in weights.items():
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         most = f"{stage.layer_numbers[layer]}.{head}: {hundreds(weight.max())}"
         count = f"{(weight > _MOST).sum()} of {weight.size}"
         rows.append((name, hundreds(weight.mean()), count, most))
+    shown = rows if weights["the next token"].any() else rows[:3]  # of a decoder
     header = ("key", "weight, %", "heads over 50 %", "most in head, %")
-    return Table("Keys of heads", header, rows)
+    return Table("Keys of heads", header, shown)
 
 
-def _sinks_table(sinks: AttentionSinks) -> Table:
-    names = [f"position {place}" for place in sinks.positions]
-    names += [f"token {word}" for word in sinks.tokens]
-    shares = np.concatenate([sinks.position_share, sinks.token_share]).tolist()
-    rows = [(name, percent(share)) for name, share in zip(names, shares, strict=True)]
-    return Table("Most frequent sinks", ("of all sinks", "share"), rows)
-
-
-def layer_tables(stage: AttentionStage) -> list[Table]:
-    """One row a layer, means of its heads: logits, weights, sinks and frequencies; all sinks."""
-    variance, names = stage.variance, [*map(str, stage.layer_numbers)]
-    logits = {
-        "positions, %": stage.share.mean, "low, %": stage.share.low, "high, %": stage.share.high,
-        "offset, %": variance.offset, "random order, %": variance.shuffled,
-        "overlap with a dummy, %": stage.dummy, "with another document, %": stage.other,
-    }  # fmt: skip
-    weights = {
-        "first, %": stage.first, "before, %": stage.at_offset(-1), "evenness": stage.evenness,
-        "effective keys": np.exp(stage.entropy), "distance, tokens": stage.distance,
-    }  # fmt: skip
-    use: dict[str, np.ndarray] = {}
-    if (sinks := stage.sinks) is not None:
-        use |= {"documents with a sink, %": sinks.rate, "weight on sinks, %": sinks.weight,
-                "norm of sinks": sinks.norm.mean[stage.layer_numbers]}  # fmt: skip
-    if stage.baseline is not None:
-        use["offset alone, %"] = stage.baseline.by_layer.mean
+def layer_tables(result: InspectResult) -> list[Table]:
+    """One row a layer, means or medians of its heads; and the most frequent sinks."""
+    stage = result.attention
+    if stage is None:
+        return []
+    sinks, baseline = stage.sinks, stage.baseline.by_layer.mean
+    means = {"positions": stage.share.mean, "offset": stage.variance.offset, "first": stage.first,
+             "sinks": sinks.weight, "offset alone": baseline}  # fmt: skip
+    columns = {"norm of sinks": sinks.norm.mean[stage.layer_numbers]}
     if stage.bands is not None:
-        low, high = (f"{x:,.0f}" for x in stage.bands.edges)
-        for k, name in enumerate((f"to {low}", f"{low} to {high}", f"over {high}")):
-            use[f"wavelengths {name}, %"] = stage.bands.share[..., k]
-    titles = ("Logits by layer", "Attention by layer", "Sinks, offset and frequencies by layer")
-    made = zip(titles, (logits, weights, use), strict=True)
-    tables = [layer_table(title, names, columns) for title, columns in made if columns]
-    return [*tables, *([_sinks_table(sinks)] if sinks and len(sinks.positions) else [])]
+        means["wavelengths beyond context"] = stage.bands.share[..., 2]
+    if (spectral := result.spectral) is not None:
+        means["beyond Toeplitz"] = np.median(spectral.toeplitz, axis=1)
+        columns["effective rank"] = np.median(spectral.effective_rank, axis=1)
+    cells = [[*map(hundreds, x if x.ndim == 1 else x.mean(axis=1))] for x in means.values()]
+    cells += [[*map(number, x.tolist())] for x in columns.values()]
+    header = ("layer", *(f"{name}, %" for name in means), *columns)
+    note = (
+        "Of logits: positions, offset, Toeplitz. Of weights: first, sinks, offset alone. Of "
+        "queries and keys: wavelengths."
+    )
+    rows = [*zip(map(str, stage.layer_numbers), *cells, strict=True)]
+    tables = [Table("Attention by layer", header, rows, note)]
+    if len(sinks.positions):
+        names = [*(f"position {x}" for x in sinks.positions[:_SINKS]), *sinks.tokens[:_SINKS]]
+        shares = [*sinks.position_share[:_SINKS], *sinks.token_share[:_SINKS]]
+        found = [*zip(names, map(percent, shares), strict=True)]
+        tables.append(Table("Most frequent sinks", ("position or token", "of all sinks"), found))
+    return tables
 
 
 def _plot_offsets(weights: np.ndarray, layers: list[int], ax: Any) -> None:

@@ -10,7 +10,7 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import Means
 from jaxpe.analysis.inspections import MEASURES, ModelMeasures, usual_range
 from jaxpe.plot.axes import ABSENT
-from jaxpe.report.findings import Finding, Table
+from jaxpe.report.findings import Finding
 from jaxpe.report.numbers import number
 
 
@@ -74,17 +74,6 @@ def cell(interval: Interval) -> str:
 def hundreds(share: float) -> str:
     """A share in per cent, without the sign, as a cell of a table."""
     return number(100 * float(share), 0).replace("n/a", "–")
-
-
-def layer_table(title: str, layers: list[str], columns: dict[str, np.ndarray]) -> Table:
-    """A table with one row a layer, of `[layers]` or means of `[layers, heads]`; % in hundreds."""
-    cells = []
-    for name, values in columns.items():
-        means = values if values.ndim == 1 else values.mean(axis=1)
-        cells.append(
-            [*map(hundreds if name.endswith("%") else number, means.astype(float).tolist())]
-        )
-    return Table(title, ("layer", *columns), [*zip(layers, *cells, strict=True)])
 
 
 def plot_heads(values: np.ndarray, title: str, ax: Any, *, layers: Any = (), **look: Any) -> None:
