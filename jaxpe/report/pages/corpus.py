@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -68,27 +68,13 @@ _DIMENSIONS = {
                   "Do not trust a map, a distance or the fit of an encoding.", ""),
     "found": ("above chance", "As many axes rise above rotated documents.", ""),
 }  # fmt: skip
-_NEARNESS = {
-    "": "not judged: no significant dimension",
-    "more": "nearer positions are more alike",
-    "less": "nearer positions are less alike",
-    "rises and falls": "nearer ones are more alike, the farthest are not the least",
-    "mixed": "distance does not change steadily",
-    "undecided": "not decided",
-    "few": "few positions make it",
+_MORE_ALIKE = "nearer positions are more alike"
+_RISES_AND_FALLS = "nearer ones are more alike, the farthest are not the least"
+_SHARES = {
+    "position": "",
+    "noise": "What other documents would not repeat.",
+    "composition": "What rotated documents show as well: who gets there, and what ends documents.",
 }
-_WORDS = (
-    ("Hellinger distance", "d² = Σ (√p − √q)², Eq. (3), over the token frequencies p and q at two "
-     "positions."),
-    ("noise, composition, position", "What other documents would not repeat; what remains when "
-     "each document is rotated by a random offset, its last token in place; the rest."),
-    ("bits per token", "Mutual information of position and token, less its mean for rotated "
-     "documents. Of the first k positions: all later ones count as one."),
-    ("scaled stress", "Σ (e − d)² / Σ d², Eq. (4), of distances e of an encoding at their best "
-     "scale: 0 copies the distances d, 1 ignores them."),
-    ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
-    ("violation rate", "Share of these triples in which an encoding puts j farther."),
-)  # fmt: skip
 _count = functools.partial(Finding, unit="count")
 
 
@@ -105,7 +91,6 @@ def corpus_page(result: CorpusResult) -> Page:
     told = [*parts, *left, *(bits for bits, *_ in others), *geometry_findings(result)]
     told += [*letters.standing_out(result), *_noisy(result)]
     more = [*itertools.chain(*(rest for _, *rest in others)), *_further(result)]
-    words = Table("Words", ("word", "meaning"), _WORDS)
     rows = [tuple(visible(x, limit=400) for x in choice) for choice in result.choices]
     choices = Table("Choices", ("setting", "value", "why", "how to set it"), rows)
     sections = (
@@ -115,7 +100,6 @@ def corpus_page(result: CorpusResult) -> Page:
         Section("Documents", document_findings(result), folded=True),
         Section("Further numbers", more, folded=True),
         Section("Most frequent tokens", tables=[_token_table(result)], folded=True),
-        Section("What the words mean", tables=[words], folded=True),
         Section("What was chosen for you", tables=[choices], folded=True),
     )
     held_out, facts, options = fitted_scores(result), result.facts, result.options
@@ -138,9 +122,8 @@ def share_findings(result: CorpusResult) -> list[Finding]:
     Within [0, 1], since noise may put an estimate slightly outside; unchanged where the null fails.
     """
     fails, found = null_fails(result), []
-    for name in ("position", "noise", "composition"):
+    for name, sentence in _SHARES.items():
         share = result.intervals.get(f"{name}_share", _UNDEFINED)
-        sentence = ""
         if not fails and max(-share.estimate, share.estimate - 1) >= _CLIPPED:
             sentence = "Noise puts the estimate outside 0 to 100 %; it is shown at the bound."
         if not fails:
@@ -226,8 +209,9 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
     interval, verdict = result.intervals.get("nearness"), nearness(result)
     if interval is not None and not result.facts.origin:
         order = Finding("nearness", *interval, reference=0.0, against="no order")
-        found.append(order._replace(verdict=_NEARNESS[verdict]))
-    if verdict in ("more", "rises and falls") and position.half_distance is not None:
+        meaning = "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."
+        found.append(order._replace(verdict=verdict, sentence=meaning))
+    if verdict in (_MORE_ALIKE, _RISES_AND_FALLS) and position.half_distance is not None:
         found.append(Finding("half-distance", *position.half_distance, unit="positions"))
     r = position.composition_correlation
     if few_reach(result) and position.significant_rank and r >= _LIKE_COMPOSITION:
@@ -254,39 +238,36 @@ def main_positions(result: CorpusResult) -> tuple[np.ndarray, float]:
     return np.sort(present[order[:few]]), float(shares[few - 1])
 
 
-def nearness(
-    result: CorpusResult,
-) -> Literal["", "undecided", "few", "mixed", "more", "rises and falls", "less"]:
-    """Whether nearer positions are "more" alike, or "less"; empty without a dimension.
+def nearness(result: CorpusResult) -> str:
+    """Verdict on nearness; not judged without a dimension, and at a site, where it only says where.
 
-    "undecided" if the interval contains 0. "few" if few positions have nearly all variance, so that
-    nearness says where these are. "mixed" if the rank correlation of distance and offset disagrees.
-    "rises and falls" if nearer positions are more alike, but the farthest are no farther apart.
-    Offsets with few pairs of positions are left out. Empty for documents aligned at a site, where
-    nearness only says where the site is.
+    Not decided if the interval contains 0. If few positions have nearly all variance, nearness says
+    where these are. Distance does not change steadily if the rank correlation of distance and
+    offset disagrees. Offsets with few pairs of positions are left out.
     """
     interval, position = result.intervals.get("nearness"), result.position
     if interval is None or position.significant_rank == 0 or result.facts.origin:
-        return ""
+        return "not judged: no significant dimension"
     if interval.low <= 0 <= interval.high:
-        return "undecided"
+        return "not decided"
     if len(main_positions(result)[0]):
-        return "few"
+        return "few positions make it"
+    mixed = "distance does not change steadily"
     mean, low, high = position.by_offset
     present = position.present.astype(int)
     pairs = np.correlate(present, present, "full")[len(present) :]  # at offsets 1, 2, ...
     enough = pairs >= _LEAST_PAIRS * position.positions
     offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
-        return "mixed"
+        return mixed
     order = np.argsort(mean[offsets])  # correlates as the ranks, its inverse
     r = np.corrcoef(order, np.arange(len(order)))[0, 1]
     if np.sign(interval.low) * r < _TREND:
-        return "mixed"
+        return mixed
     peak = offsets[np.argmax(mean[offsets])]
     if interval.low < 0:
-        return "less"
-    return "rises and falls" if low[peak] > high[offsets[-1]] else "more"
+        return "nearer positions are less alike"
+    return _RISES_AND_FALLS if low[peak] > high[offsets[-1]] else _MORE_ALIKE
 
 
 def few_reach(result: CorpusResult) -> bool:
@@ -310,15 +291,8 @@ def document_findings(result: CorpusResult) -> list[Finding]:
         found.append(_of(label, facts.cut, facts.documents))
     found += _dependence(result)
     if empty:
-        treated = {"uniform": "uniform as observed", "zero": "rows of zeros as observed"}
-        how = treated.get(result.options.empty or "", "no part of the geometry")
-        sentence = f"Positions {ranges(reach == 0, origin=facts.origin)}: {how}."
+        sentence = f"Positions {ranges(reach == 0, origin=facts.origin)}."
         found.append(_count("positions without tokens", empty, sentence=sentence))
-    if facts.edges is not None:
-        widths = np.diff(facts.edges)
-        width = " to ".join(dict.fromkeys(f"{x:,}" for x in (widths.min(), widths.max())))
-        sentence = "A position of this page is a bin; variation inside of it is not visible."
-        found.append(Finding("positions in a bin", width, sentence=sentence))
     if facts.null_texts:
         found.append(_count("rows without text, left out", facts.null_texts))
     for choice in (each for each in result.choices if each.setting == MARKUP):
@@ -450,8 +424,9 @@ def _encoding_table(result: CorpusResult) -> Table:
         rows.append((score.name, family, *stresses, *others))
     stresses = "observed", "position", "held out"
     note = (
-        "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
-        "correlation with distances of position."
+        "Scaled stress: Σ (e − d)² / Σ d², Eq. (4), of distances e at their best scale; 0 copies "
+        "the distances d. It does not say how well a model learns. Mantel r: correlation with "
+        "distances of position."
     )
     header = ("encoding", "family", *stresses, "violation rate", "Mantel r")
     return Table("Fit of the encodings", header, rows, note)
