@@ -67,7 +67,7 @@ def rich_table(table: Table) -> "rich.table.Table":
     shown = make(title=text(table.title) if table.title else None, box=box, padding=(0, 1, 0, 0))
     texts = text_columns(table) | {0}
     for index, name in enumerate(table.header):
-        shown.add_column(text(name), justify="left" if index in texts else "right")
+        shown.add_column(text(name), justify="left" if index in texts else "right", overflow="fold")
     for row in table.rows:
         shown.add_row(*(text(visible(cell, limit=400) if cell else "") for cell in row))
     return shown

@@ -294,10 +294,15 @@ def csv_table(table: Table) -> str:
 def _csv(rows: Sequence[Sequence[Any]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
-        [str("" if x is None else x).replace("\n", " ").replace("−", "-") for x in row]
-        for row in rows
+        [_plain_cell("" if x is None else str(x)) for x in row] for row in rows
     )
     return text.getvalue()
+
+
+def _plain_cell(cell: str) -> str:
+    """A cell for programs: on one line, with an ASCII minus and no commas in numbers."""
+    cell = cell.replace("\n", " ").replace("−", "-")
+    return cell.replace(",", "") if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", cell) else cell
 
 
 def _caption(figure: Figure) -> str:

@@ -318,7 +318,8 @@ def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tu
     elif reached < length:
         why = "the smallest length; fewer than 5 % of the documents are as long"
     else:
-        why = f"5 % of the documents are as long or longer, the longest {int(lengths.max()):,}"
+        part = "all" if int(lengths.min()) == int(lengths.max()) else "5 % of the"
+        why = f"{part} documents are as long or longer, the longest {int(lengths.max()):,}"
     return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 

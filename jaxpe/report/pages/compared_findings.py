@@ -30,7 +30,7 @@ def findings_page(result: FindingsComparison) -> Page:
         for name in result.less_comparable
     ]
     rows = zip(result.names, result.units, result.estimates.T, strict=True)
-    values = [(name, *(_cell(*ends, unit) for ends in cells)) for name, unit, cells in rows]
+    values = [(name, *(_cell(ends, unit) for ends in cells)) for name, unit, cells in rows]
     settings = [(name.replace("_", " "), *row) for name, row in differing.items()]
     tables = [
         Table("Values", ("finding", *result.folders), values, "Not judged without an interval."),
@@ -59,18 +59,21 @@ def _difference(result: FindingsComparison, folder: int, index: int) -> Finding:
     """One finding of a folder less that of the first, judged by its interval."""
     value, low, high = map(float, result.differences[:, folder, index])
     several = f", {result.folders[folder + 1]}" if len(result.folders) > 2 else ""
-    verdict = "differs" if low > 0 or high < 0 else "not significant"
+    verdict, unit = "differs" if low > 0 or high < 0 else "not significant", result.units[index]
+    if unit == "share":  # whole per cent would hide small differences
+        value, low, high, unit = 100 * value, 100 * low, 100 * high, "percentage points"
     return Finding(
-        f"{result.names[index]}{several}", value, low, high, unit=result.units[index],
+        f"{result.names[index]}{several}", value, low, high, unit=unit,
         verdict="not judged" if np.isnan(low) else verdict,
     )  # fmt: skip
 
 
-def _cell(value: float, low: float, high: float, unit: str) -> str:
+def _cell(ends: np.ndarray, unit: str) -> str:
+    value, low, high = map(float, ends)
     if np.isnan(value):
         return "–"
-    text, ends, _ = Finding("", float(value), float(low), float(high), unit=unit).texts()
-    return f"{text} ({ends})" if ends else text
+    text, interval, _ = Finding("", value, low, high, unit=unit).texts()
+    return f"{text} ({interval})" if interval else text
 
 
 def _text(value: object) -> str:

@@ -127,7 +127,7 @@ def share_findings(result: CorpusResult) -> list[Finding]:
         if not fails and max(-share.estimate, share.estimate - 1) >= _CLIPPED:
             sentence = "Noise puts the estimate outside 0 to 100 %; it is shown at the bound."
         if not fails:
-            share = Interval(*(min(max(x, 0.0), 1.0) for x in share))
+            share = share._replace(estimate=min(max(share.estimate, 0.0), 1.0))
         found.append(Finding(f"share of {name}", *share, unit="share", sentence=sentence))
     verdict = "found" if found[0].low > 0 else "not shown: the interval includes 0"
     verdict = "not judged" if math.isnan(found[0].low) else verdict
@@ -373,12 +373,17 @@ def encoding_findings(result: CorpusResult) -> list[Finding]:
         none = Finding("best encoding", "none", verdict="nothing to fit", sentence=sentence)
         return [none, *train]
     dim, best = held_out.dim, held_out.best[0]
-    equal = {"reference": held_out.equal.estimate, "against": "equal distances"}
+    less, low, high = interval_texts(*held_out.over_equal)
+    against = f"less than equal distances by {less} ({low} to {high})"
     verdict, sentence = "best of the fixed encodings", "Of the fixed encodings it fits best."
-    if not beats_equal(held_out):
-        verdict, sentence = "no better than equal", "No fixed encoding fits these distances."
-    said = {"verdict": verdict, "sentence": sentence}
-    fixed = Finding(f"held-out stress of {best}", *held_out.fixed[best], **equal, **said)
+    if held_out.over_equal.low <= 0:
+        verdict = "not shown to beat equal distances"
+        sentence = "No fixed encoding is shown to fit better than equal distances do."
+    elif not beats_equal(held_out):
+        verdict = "little better than equal distances"
+        sentence = "No fixed encoding fits much better than equal distances do."
+    said = {"against": against, "verdict": verdict, "sentence": sentence}
+    fixed = Finding(f"held-out stress of {best}", *held_out.fixed[best], **said)
     widest = ", the widest tried" * (dim < result.position.significant_rank)
     label = f"held-out stress of the fitted encoding, dimension {dim}{widest}"
     fitted = Finding(label, *held_out.own[dim - 1], sentence="It is in encoding.npz.")
@@ -391,7 +396,7 @@ def _further(result: CorpusResult) -> list[Finding]:
     if dimensions_kind(result) in ("none", "only rare", "found"):
         level = {"reference": position.null_eigenvalue, "against": "level of rotated corpora"}
         largest = float(position.rank_eigenvalues[0])
-        found.append(Finding("largest eigenvalue", largest, **level))
+        found.append(Finding("largest eigenvalue, weighted by documents", largest, **level))
     if held_out is None:
         return found
     best, *tied = held_out.best

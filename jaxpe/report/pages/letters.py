@@ -14,7 +14,7 @@ from jaxpe.report.numbers import percent, position_name, ranges, visible
 
 _MOST_NAMED = 5  # letters whose background frequencies a sentence can give
 _LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
-_TOKENS = 2  # tokens of a position that stands out
+_TOKENS = 3  # tokens of a position that stands out
 _OPEN = 64  # rows up to which a table of positions is open
 _count, _bits = partial(Finding, unit="count"), partial(Finding, unit="bits")
 
@@ -37,23 +37,23 @@ def information_sum(bits: np.ndarray) -> float:
 
 
 def findings(result: CorpusResult) -> list[Finding]:
-    """Positions that differ, and information about letters; none without a dimension."""
+    """Positions that differ, and information about letters; of text, only with a dimension."""
     letters, found = result.letters, []
-    if letters is None or not result.position.significant_rank:
+    if letters is None or not (result.position.significant_rank or is_sequences(result)):
         return []
     origin, k, judged = result.facts.origin, kmer_length(result), np.isfinite(letters.bits[0])
     if is_sequences(result):
         at = _at(result, letters.differing) if len(letters.differing) else ""
         label = "positions that differ from the background"
         found.append(_count(label, len(letters.differing), against=at))
-    if judged.any() and not k:
-        found.append(_bits("information of all positions", information_sum(letters.bits)))
     if judged.any() and not k and is_sequences(result):
         shares = zip(letters.letters, letters.background, strict=True)
         named = ", ".join(f"{visible(letter)} {percent(share)}" for letter, share in shares)
         said = f"Background: {named}." * (len(letters.letters) <= _MOST_NAMED)
         relative = information_sum(letters.relative)
         found.append(_bits("information against the background", relative, sentence=said))
+    if judged.any() and not k:
+        found.append(_bits("information of all positions", information_sum(letters.bits)))
     if judged.any():
         most = int(np.nanargmax(letters.bits[1]))
         label = f"largest information, at position {position_name(most, origin)}"
@@ -110,7 +110,11 @@ def logo_figure(result: CorpusResult) -> Figure:
     shown = range(start, min(count, start + _LOGO_ROWS * _LOGO_ROW))
     width = math.ceil(len(shown) / math.ceil(len(shown) / _LOGO_ROW))  # rows of about one length
     names = [visible(letter).replace(" ", "␣") for letter in letters.letters]
-    top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
+    top, caption = math.log2(letters.size), ""
+    if len(letters.differing):
+        top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, top)
+    elif is_sequences(result):
+        caption = " No position differs from the background: the heights are of its composition."
     heights = letters.shares * np.nan_to_num(letters.bits[0])[:, None]
     panels = []
     for first in range(0, len(shown), width):
@@ -119,7 +123,7 @@ def logo_figure(result: CorpusResult) -> Figure:
         panels.append(partial(plot_logo, *row))
     caption = (
         "A stack is as high as the information of its position: log₂ of the alphabet less the "
-        "entropy, corrected for few documents. Bars are 95 % intervals."
+        f"entropy, corrected for few documents. Bars are 95 % intervals.{caption}"
     )
     height = 1.7 if len(panels) > 1 else 2.6
     return Figure("logo", "Letters by position", caption, panels, height=height)
@@ -188,9 +192,12 @@ def _shift_table(result: CorpusResult) -> Table:
     rows = []
     for position, shifts in result.standing_out:
         name = position_name(position, result.facts.origin)
-        for shift in shifts[:_TOKENS]:
+        for shift in sorted(shifts, key=lambda x: x.p_value)[:_TOKENS]:
             shares = percent(shift.share), percent(shift.neighbours)
             rows.append((name, visible(shift.token, limit=40), *shares))
-    header = ("position", "token", "here", "nearest two")
-    note = "Shares of independent documents that reach both positions."
+    header = ("position", "token", "here", "mean of nearest two")
+    note = (
+        "Shares of independent documents that reach all three positions; the strongest tokens. "
+        "Tokens may differ where a position as a whole is too noisy to judge."
+    )
     return Table("Positions that stand out", header, rows, note)

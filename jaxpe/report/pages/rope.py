@@ -119,8 +119,9 @@ def _faults(result: RopeAnalysis) -> list[Finding]:
     rows = []
     for one in result.findings:
         met = f" Reported in {', '.join(one.references)}." * bool(one.references)
-        said = {"sentence" if one.severity == "note" else "todo": f"{one.text} {one.remedy}{met}"}
-        rows.append(Finding(one.code.replace("_", " "), one.severity, **said))
+        said, note = f"{one.text} {one.remedy}{met}", one.severity == "note"
+        name = one.code.replace("_", " ")
+        rows.append(Finding(name, one.severity, sentence=said * note, todo=said * (not note)))
     return rows
 
 
