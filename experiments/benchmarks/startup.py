@@ -31,7 +31,7 @@ COMMANDS = {
     "count": "count stdlib --out {out}",
     "audit": "audit stdlib --out {out}",
     "spectral": "spectral stdlib --examples 64 --out {out}",
-    "extrapolate": "extrapolate --preset smoke --out {out}",
+    "extrapolate": "extrapolate --steps 200 --seeds 3 --out {out}",
     "train": "train stdlib --steps 30 --out {out}",
 }
 MAIN = "from jaxpe.cli.main import main; main()"
