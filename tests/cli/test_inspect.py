@@ -11,7 +11,7 @@ def test_page_table_and_numbers(command, tmp_path):
     words = ("--quick", "--length", 16, "--examples", 8, "--stages", "encoding", "ablation")
     code, printed, err = command("inspect", model, source, "--out", out, *words)
     assert code == 0, err
-    assert "ablation: done" in err
+    assert "stage 3 of 3: ablation" in err
     found = json.loads((out / "inspect.json").read_text())
     assert found["facts"]["layers"] == 2
     others = {"geometry", "attention", "spectral", "heads", "probe", "loss", "needles"}
