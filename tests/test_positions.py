@@ -109,8 +109,16 @@ def test_the_table_of_all_models_has_the_numbers_of_each(results):
 
 def test_programs_that_refuse_and_quiet_rows_are_left_out(results):
     result = results["qwen3-next-80b-a3b"]
-    titles = [one for one in positions.tables_of(result) if one[0].startswith("What programs")]
-    ((_, header, cells),) = positions.program_tables(titles, result)
-    assert not any("refused" in row for row in cells)
-    assert len(header) == 3  # programs that agree, by how their rules are known
-    assert {row[0] for row in cells} == {"type", "base", "rotated", "cos, sin", "pairs", "evidence"}
+    (table,) = (x for x in positions.tables_of(result) if x.title.startswith("What programs"))
+    assert not any("refused" in row for row in table.rows)
+    assert len(table.header) == 3  # programs that agree, by how their rules are known
+    assert {row[0] for row in table.rows} == {
+        "type", "base", "rotated", "cos, sin", "pairs", "evidence",
+    }  # fmt: skip
+
+
+def test_programs_that_agree_on_every_group_have_one_table():
+    tables = [(f"What programs compute in {x} layers", ["quantity", "all"], [("base", y)])
+              for x, y in (("full", "2"), ("sliding", "1"))]  # fmt: skip
+    ((_, header, cells),) = positions.program_tables(tables)
+    assert (header, cells) == (["", "full", "sliding"], [("base", "2", "1")])

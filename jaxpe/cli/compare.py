@@ -7,21 +7,19 @@ from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.results import load_result
 from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.cli.commands import load
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
-from jaxpe.report import page
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompareOptions:
     """Compare reports, counts of corpora, inspections of models, or runs of `jaxpe train`.
 
-    Reports are compared finding by finding. Counts are compared by the distances between the
-    positional geometries of the corpora, and their significance. Runs are compared by settings and
-    results; those that differ only in their seeds are one configuration, whose mean has an
-    interval.
+    Reports and inspections are compared finding by finding. Counts are compared by the distances
+    between the positional geometries of the corpora, and their significance. Runs are compared by
+    settings and results; those that differ only in their seeds are one configuration, whose mean
+    has an interval.
 
     Attributes:
         runs: two or more folders of one kind: pages of `jaxpe report`; counts that `jaxpe count`
@@ -69,20 +67,14 @@ def _counts(options: CompareOptions, progress: Progress) -> Any:
     return compare_counts(options.runs, **settings, progress=progress)
 
 
-def _inspections(options: CompareOptions, progress: Progress) -> Any:
-    kind = load("jaxpe.analysis.inspect:InspectResult")
-    found = [load_result(kind, folder / "inspect.json") for folder in options.runs]
-    names = [folder.name for folder in options.runs]
-    return load("jaxpe.report.pages.compared_findings:compare_pages")(map(page, found), names=names)
+def _findings(options: CompareOptions, _: Progress) -> Any:
+    return load("jaxpe.analysis.findings:compare_findings")(options.runs)
 
 
 # File that marks a folder of each kind, and what compares such folders.
 _KINDS: dict[str, tuple[str, Callable[[CompareOptions, Progress], Any]]] = {
     "counts": ("counts.npz", _counts),
-    "a report": (
-        "report.json",
-        lambda o, _: load("jaxpe.analysis.reports:compare_reports")(o.runs),
-    ),
-    "an inspection": ("inspect.json", _inspections),
+    "a report": ("report.json", _findings),
+    "an inspection": ("inspect.json", _findings),
     "a run": ("config.json", lambda o, _: load("jaxpe.analysis.comparison:compare_runs")(o.runs)),
 }

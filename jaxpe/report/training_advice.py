@@ -22,17 +22,18 @@ def training_finding(options: Source, *, found: bool) -> Finding:
         options: the corpus.
         found: whether position has an effect in it, which does not choose an encoding.
     """
-    *best, _ = RANKS.items()
-    ranks = ", ".join(f"{name} {sum(each) / len(each):.1f}" for name, each in best)
+    means = {name: f"{sum(each) / len(each):.1f}" for name, each in RANKS.items()}
+    best, second, third, _ = means
     read = Source(**{name: getattr(options, name) for name in _READ})
     base = command_line("train", dataclasses.replace(read))
     runs = [f"{base} --encoding {name} --out run-{name}" for name in TRIED]
     why = "No effect of position says nothing of word order"
     return Finding(
-        "mean rank by loss in training, of 16 encodings",
-        ranks,
-        against="no encoding, 16",
+        "best in training, of 16 encodings",
+        best,
+        against=f"mean rank by loss {means[best]}; no encoding {means['none']}",
         verdict="lowest losses on our tasks",
+        sentence=f"Then {second} at {means[second]} and {third} at {means[third]}.",
         todo=f"{'Stress does not say which encoding trains best' if found else why}: choose by "
         "training.",
         paste=" && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in TRIED)}"]),

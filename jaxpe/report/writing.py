@@ -43,7 +43,6 @@ _MODULES = {
     "FindingsComparison": "compared_findings",
     "InspectResult": "inspect",
     "PropertyTable": "encodings",
-    "ReportComparison": "compared_reports",
     "RopeAnalysis": "rope",
     "RunComparison": "compared_runs",
     "StoredCounts": "counts",

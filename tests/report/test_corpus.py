@@ -72,6 +72,7 @@ def start(bits: Interval, half: Interval | None = REACH.half) -> dict[str, Any]:
     return {"where": WHERE._replace(start=REACH._replace(bits=bits, half=half), end=None)}
 
 
+MORE, MIXED = "nearer positions are more alike", "distance does not change steadily"
 FEW, NEAR = "few reach it", "alike: intervals are too short"
 VERDICTS: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "share of position": (
@@ -146,15 +147,15 @@ VERDICTS: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     ),
     "nearness": (
         lambda ends: nearness_of(*ends),
-        {(LEAST, 1.0): "more", (0.0, 1.0): "undecided", (-1.0, 0.0): "undecided"},
+        {(LEAST, 1.0): MORE, (0.0, 1.0): "not decided", (-1.0, 0.0): "not decided"},
     ),
     "nearness, by the trend of distances": (
         lambda case: nearness_of(*case[1:], sign=case[0]),
         {
-            (1, 0.1, 0.3): "more",
-            (-1, 0.1, 0.3): "mixed",
-            (1, -0.3, -0.1): "mixed",
-            (-1, -0.3, -0.1): "less",
+            (1, 0.1, 0.3): MORE,
+            (-1, 0.1, 0.3): MIXED,
+            (1, -0.3, -0.1): MIXED,
+            (-1, -0.3, -0.1): "nearer positions are less alike",
         },
     ),
 }  # fmt: skip

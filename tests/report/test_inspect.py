@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.inspect import (
     PARTS,
@@ -37,9 +36,8 @@ from jaxpe.analysis.inspect import (
 )
 from jaxpe.analysis.inspections import UsualRange
 from jaxpe.report.drawing import draw
-from jaxpe.report.findings import Finding, Page
+from jaxpe.report.findings import Finding
 from jaxpe.report.pages import inspect_rows
-from jaxpe.report.pages.compared_findings import compare_pages
 from jaxpe.report.pages.inspect import matters_more
 from jaxpe.report.writing import page, write
 
@@ -449,42 +447,3 @@ def test_stages_without_a_result_are_named_and_names_are_escaped(tmp_path):
     assert page(result).tables[-1].rows == [("Retrieval by depth and length", "no <b>head</b>")]
     assert "Layer 3" in text
     assert not page(InspectResult(FACTS, {})).sections
-
-
-def compared(*ends: tuple[float, float, float], units: tuple[str, ...] = ("", "")) -> Any:
-    pages = [
-        Page("inspect", f"{k}", "", [Finding("a", *end, unit=unit)], settings={"positions": "100"})
-        for k, (end, unit) in enumerate(zip(ends, units, strict=False))
-    ]
-    return compare_pages(pages).rows[0].apart
-
-
-def test_findings_are_apart_where_all_intervals_are_disjoint():
-    one, nan = (0.4, 0.3, 0.5), math.nan
-    assert compared((0.6, above(0.5), 0.7), one) is True
-    assert compared((0.6, 0.5, 0.7), one) is False
-    assert compared((32, 16, 255), (512, 256, math.inf), units=("tokens", "tokens or more")) is True
-    assert compared((32, 16, math.inf), (512, 256, 600)) is False
-    assert compared((0.6, nan, nan), one) is None
-    assert compared((0.6, 0.55, 0.7), one, units=("nats", "")) is None
-    third = compared(one, (0.6, 0.55, 0.7), (0.8, 0.65, 0.9), units=("", "", ""))
-    assert third is False
-
-
-@pytest.mark.parametrize(
-    ("values", "warned"),
-    [
-        (("100", "125"), False), (("100", "126"), True), (("1,000", "800"), False),
-        (("1,000", "799"), True), (("stdlib", "sst2"), True),
-    ],
-)  # fmt: skip
-def test_sizes_within_a_quarter_are_comparable(values, warned):
-    pages = [Page("inspect", x, "", settings={"positions": x}) for x in values]
-    assert compare_pages(pages).warnings == ["positions"] * warned
-    assert len(page(compare_pages(pages)).steps) == warned
-
-
-def test_only_pages_of_one_job_are_compared():
-    for pages in ([Page("a", "", "")], [Page("a", "", ""), Page("b", "", "")]):
-        with pytest.raises(InputError, match="two or more of one job"):
-            compare_pages(pages)

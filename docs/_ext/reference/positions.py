@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report import drawing
 from jaxpe.report.findings import Figure
-from jaxpe.report.pages.rope import LEGEND, figures_of, kind_text, short_names, tables_of
+from jaxpe.report.pages.rope import NOTES, figures_of, kind_text, short_names, tables_of
 from reference import nodes_of
 from reference.pages import stub
 
@@ -103,7 +103,7 @@ def page(row: Row, folder: Path) -> list[nodes.Node]:
               if title in tables]  # fmt: skip
     found += _figure(row, result, folder)
     programs = [(t, *table) for t, table in tables.items() if t.startswith(PROGRAMS)]
-    found += [_table(*table) for table in program_tables(programs, result)]
+    found += [_table(*table) for table in program_tables(programs)]
     if "Frequencies" in tables:
         found.append(_table("Frequencies", *tables["Frequencies"]))
     found += [*_findings(result), *_long(row, folder), *_file(row)]
@@ -138,33 +138,15 @@ def _figure(row: Row, result: RopeAnalysis, folder: Path) -> list[nodes.Node]:
     return [nodes.figure("", image, nodes.caption("", figure.caption))]
 
 
-def program_tables(tables: list[Any], result: RopeAnalysis) -> list[Any]:
-    """Shortened tables of programs; a single table if the programs agree on every group.
-
-    Columns of programs that refuse the file are left out, because a finding names them. Rows in
-    which no program changes anything are left out, too.
-    """
-    told = any(finding.code.startswith("refused") for finding in result.findings)
-    short = [(title, *_shortened(header, cells, told)) for title, header, cells in tables]
-    if len(short) < 2 or any(len(header) != 2 for _, header, _ in short):
-        return [(title, header, cells) for title, header, cells in short if cells]
-    names = [title.removeprefix(f"{PROGRAMS} in ").replace(" layers", "") for title, *_ in short]
-    labels = list(dict.fromkeys(row[0] for *_, cells in short for row in cells))
-    values = [dict(cells) for *_, cells in short]
+def program_tables(tables: list[Any]) -> list[Any]:
+    """Tables of programs; a single one if the programs agree on every group."""
+    if len(tables) < 2 or any(len(header) != 2 for _, header, _ in tables):
+        return tables
+    names = [title.removeprefix(f"{PROGRAMS} in ").replace(" layers", "") for title, *_ in tables]
+    labels = list(dict.fromkeys(row[0] for *_, cells in tables for row in cells))
+    values = [dict(cells) for *_, cells in tables]
     cells = [(label, *(one.get(label, "–") for one in values)) for label in labels]
     return [("What all these programs compute", ["", *names], cells)]
-
-
-def _shortened(header: list[str], cells: Any, told: bool) -> tuple[list[str], Any]:
-    refused = [told and "refused" in column[:1] for column in zip(*cells, strict=True)]
-    kept = [k for k, name in enumerate(header) if not refused[k]]
-    quiet = {"logits": {"1"}, "queries": {"1"}, "frequencies": {"as the first"}}
-    shown = [
-        tuple(row[k] for k in kept)
-        for row in cells
-        if not {row[k] for k in kept[1:]} <= quiet.get(row[0], set()) | {"–"}
-    ]
-    return [header[k] for k in kept], shown
 
 
 def _table(title: str, header: list[str], cells: Any) -> nodes.section:
@@ -304,7 +286,7 @@ class PositionsIndex(SphinxDirective):
             mark = [nodes.Text(" *")] if row.source == "class defaults" else []
             own = overview(judged(row.slug, folder))
             cells.append([[link, *mark], *([_cell(text)] for text in own)])
-        legend = [(name, "", meaning) for name, meaning in LEGEND.rows]
+        legend = [(name, "", meaning) for name, meaning in NOTES.items()]
         return [
             nodes_of.paragraph(INTRODUCTION.format(count=len(cells)), "jaxpe"),
             nodes_of.table(HEADER, cells, [1] * len(HEADER)),

@@ -13,6 +13,7 @@ from flax import nnx
 from jax import Array
 
 from jaxpe import nn, training
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.extrapolation.options import ExtrapolationOptions
 from jaxpe.data import SequenceTask
@@ -126,7 +127,7 @@ def loss_function(task: SequenceTask, apply: Callable[..., Array]) -> training.L
 
 
 def seed_keys(
-    options: ExtrapolationOptions, task: SequenceTask, seeds: Array, *stream: int
+    options: ExtrapolationOptions, task: SequenceTask, seeds: ArrayLike, *stream: int
 ) -> Array:
     """A key for each seed of a stream of random numbers: tasks differ, encodings do not."""
     key = jax.random.key(options.seed)

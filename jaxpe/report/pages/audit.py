@@ -1,13 +1,12 @@
 """Page of an audit of the published statements."""
 
-import functools
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jaxpe import plot
 from jaxpe._core.options import Model, Source, command_line
 from jaxpe.analysis.audit import AuditedStatement, AuditResult, KernelPairs, Training
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
@@ -19,27 +18,24 @@ from jaxpe.theory.audit import NOTHING_COMPARED
 _OUTCOMES = {
     "holds": ("statements that hold", "Every hypothesis and every conclusion holds."),
     "refuted": ("refuted statements", "Every hypothesis holds, and a conclusion fails."),
-    "not decided": (
-        "statements not decided", "A conclusion fails, and a hypothesis cannot be checked.",
-    ),
+    "not decided": ("statements not decided", "A hypothesis of a failing one cannot be checked."),
     "not claimed": ("statements that do not apply", "A hypothesis fails."),
-}  # fmt: skip
+}
+_SHOWN = {"not claimed": "does not apply"}
 
 
 @page.register
 def audit_page(result: AuditResult) -> Page:
     """Page of an audit: outcomes, each statement with its comparisons, the kernel and training."""
-    rows, published, comparisons = [], [], []
+    rows, facts = [], result.facts
     for one in result.statements:
-        about = one.published
-        name, against = f"{one.name}: {about.title}", f"in general {one.status}"
-        value = "does not apply" if one.outcome == "not claimed" else one.outcome
+        name, against = f"{one.name}: {one.published.title}", f"in general {one.status}"
         why = one.verdict.removeprefix(one.outcome).removeprefix(": ")
+        value = _SHOWN.get(one.outcome, one.outcome)
         rows.append(Finding(name, value, against=against, verdict=why))
-        claims = ", ".join(about.results)
-        published.append((one.name, about.source, about.claim, about.finding, claims))
-        comparisons += [(one.name, *line) for line in lines(one)]
-    header = ("statement", "source", "claim", "in general", "on the page Results")
+    compared = [(one.name, *line) for one in result.statements for line in lines(one)]
+    comparisons = Table("Comparisons", ("statement", "claim", "found", "holds"), compared)
+    note = "if: hypothesis; then: conclusion; instead: what is true. Noise is not considered."
     return Page(
         name="audit",
         title=f"Do the theorems hold on {result.source}?",
@@ -47,44 +43,24 @@ def audit_page(result: AuditResult) -> Page:
         lead=[*_outcomes(result), _weights(result)],
         sections=(
             Section("Statements", rows, figures=_figures(result.kernel, result.training)),
-            Section(
-                "Comparisons",
-                tables=[
-                    Table("Comparisons", ("statement", "claim", "found", "holds"), comparisons)
-                ],
-                note="if: a hypothesis; then: a conclusion; instead: what is true in its place. "
-                "Numbers are of sampled counts and examples, and are not judged against noise.",
-                folded=True,
-            ),
-            Section("Published", tables=[Table("Published", header, published)], folded=True),
+            Section("Comparisons", tables=[comparisons], note=note, folded=True),
         ),
-        settings={name.replace("_", " "): f"{x}" for name, x in result.facts._asdict().items()},
-        methods=(
-            f"Hypotheses and conclusions of {len(result.statements)} published statements were "
-            f"evaluated on the model at {result.facts.positions} positions, over "
-            f"{result.facts.examples} documents [@cirrincione2026; @jaxpe]. Seed "
-            f"{result.facts.seed}."
-        ),
+        settings={name.replace("_", " "): f"{x}" for name, x in facts._asdict().items()},
+        methods=f"Hypotheses and conclusions of {len(rows)} published statements were evaluated on "
+        f"the model at {facts.positions} positions, over {facts.examples} documents "
+        f"[@cirrincione2026; @jaxpe]. Seed {facts.seed}.",
     )
 
 
 def _outcomes(result: AuditResult) -> list[Finding]:
     """Number of statements of each outcome, and what not to conclude."""
-    names = {outcome: [] for outcome in _OUTCOMES}
-    for one in result.statements:
-        names[one.outcome].append(one.name)
-    return [
-        Finding(
-            name,
-            len(names[outcome]),
-            unit="count",
-            sentence=meaning,
-            todo=f"Do not rely on {', '.join(names[outcome])} for this model."
-            if outcome == "refuted" and names[outcome]
-            else "",
-        )
-        for outcome, (name, meaning) in _OUTCOMES.items()
-    ]
+    found = []
+    for outcome, (label, meaning) in _OUTCOMES.items():
+        names = [one.name for one in result.statements if one.outcome == outcome]
+        refuted = bool(names) and outcome == "refuted"
+        todo = f"Do not rely on {', '.join(names)} for this model." * refuted
+        found.append(Finding(label, len(names), unit="count", sentence=meaning, todo=todo))
+    return found
 
 
 def _weights(result: AuditResult) -> Finding:
@@ -117,51 +93,31 @@ def _side(value: float) -> str:
 
 
 def _figures(kernel: KernelPairs, training: Training) -> list[Figure]:
+    asked = "Definition 10 asks for an increasing function. By chance: in 95 % of random orders."
+    trained = "Position vectors trained by gradient descent, from one start, on the same examples."
+    both = [partial(plot_training, training), partial(plot_gap, training)]
+    points = [partial(plot_kernel, kernel)]
     figures = [
-        Figure(
-            "kernel",
-            "Is the kernel a function of distance?",
-            "Kernel of positions against Hellinger distances. Definition 10 asks for an increasing "
-            "function; by chance: in 95 % of random orders of the positions.",
-            [functools.partial(plot_kernel, kernel)],
-        ),
-        Figure(
-            "training",
-            "Linearised against real training",
-            "Position vectors trained by gradient descent in the model and in its linearisation, "
-            "from one start, on the same examples.",
-            [functools.partial(plot_training, training), functools.partial(plot_gap, training)],
-            height=2.3,
-        ),
-        Figure(
-            "spectrum",
-            "Spectrum of the kernel",
-            "Positive eigenvalues over positions with text, largest first.",
-            [lambda ax: plot.spectrum(kernel.eigenvalues[kernel.eigenvalues > 0], ax=ax)],
-        ),
+        Figure("kernel", "Is the kernel a function of Hellinger distance?", asked, points),
+        Figure("training", "Linearised against real training", trained, both, height=2.3),
     ]
     shown = np.isfinite(kernel.bound) & (kernel.bound > 0) & (kernel.reached > 0)
     if shown.any():
-        caption = (
-            "At the fixed point of the linearised flow. Points above the line break the bound."
-        )
-        panel = functools.partial(plot_bound, kernel.bound[shown], kernel.reached[shown])
+        caption = "At the fixed point of the linearised flow. Points above the line break it."
+        panel = partial(plot_bound, kernel.bound[shown], kernel.reached[shown])
         figures.append(Figure("bound", "The bound (13)", caption, [panel]))
     return figures
 
 
 def plot_kernel(kernel: KernelPairs, ax: Any) -> None:
     """α_ij against d_ij, with the best monotone functions."""
-    ax.plot(
-        kernel.distances, kernel.alpha, ".", ms=2.5, alpha=0.4, color="#555555", rasterized=True
-    )
+    points = {"ms": 2.5, "alpha": 0.4, "color": "#555555", "rasterized": True}
+    ax.plot(kernel.distances, kernel.alpha, ".", **points)
     order = np.argsort(kernel.distances)
-    fits = {"increasing": kernel.increasing, "decreasing": kernel.decreasing}
-    for (name, fit), share, chance in zip(
-        fits.items(), kernel.explained, kernel.by_chance, strict=True
-    ):
+    fits = zip(("increasing", "decreasing"), kernel.explained, kernel.by_chance, strict=True)
+    for name, share, chance in fits:
         label = f"best {name}: explains {percent(share)} (by chance {percent(chance)})"
-        ax.plot(kernel.distances[order], fit[order], label=label)
+        ax.plot(kernel.distances[order], getattr(kernel, name)[order], label=label)
     ax.set(xlabel="Hellinger distance", ylabel="α_ij")
     ax.legend()
 

@@ -1,160 +1,77 @@
-"""Results of one kind beside each other, finding by finding, and their page."""
+"""Page of a comparison of reports or inspections, finding by finding."""
 
 import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from jaxpe._core.errors import InputError
+import numpy as np
+
+from jaxpe.analysis.findings import LEVEL, FindingsComparison
 from jaxpe.report.findings import Finding, Page, Section, Table
 from jaxpe.report.numbers import name_list
 from jaxpe.report.writing import page
 
-_RATIO = 1.25  # of sizes that count as equal: tokenizers make texts longer or shorter
-_ON_TOP = 4  # findings that tell results apart, as cards
-# By name of a page: settings without which numbers are not comparable, and what to do.
-_ALIKE = {
-    "inspect": (("source", "positions", "longest text"), "Inspect the models again on one text."),
-}
-
-
-class ComparedFinding(NamedTuple):
-    """One finding of several results.
-
-    Attributes:
-        name: name of the finding.
-        findings: the finding of each result; None where it has none.
-        apart: whether the 95 % intervals of every two results are disjoint; None where fewer than
-            two have an interval, or units differ.
-    """
-
-    name: str
-    findings: list[Finding | None]
-    apart: bool | None
-
-
-class FindingsComparison(NamedTuple):
-    """Results of one kind, finding by finding.
-
-    Attributes:
-        kind: name of their pages, such as "inspect".
-        names: names of the results.
-        rows: findings that at least two results have, in the order of the pages.
-        settings: values of the settings that differ, one for each result.
-        warnings: those of them without which numbers are not comparable.
-    """
-
-    kind: str
-    names: list[str]
-    rows: list[ComparedFinding]
-    settings: dict[str, list[str]]
-    warnings: list[str]
-
-
-def compare_pages(pages: Iterable[Page], *, names: Sequence[str] = ()) -> FindingsComparison:
-    """Compare pages of one kind by the findings that they share.
-
-    Args:
-        pages: pages of two or more results, from `jaxpe.report.page`.
-        names: names of the results, such as their folders; of models or titles when absent.
-
-    Raises:
-        InputError: fewer than two pages, or pages of different jobs.
-
-    >>> one = Page("corpora", "A", "", [Finding("rank", 3.0, 2.5, 3.5)])
-    >>> other = Page("corpora", "B", "", [Finding("rank", 4.0, 3.6, 4.4)])
-    >>> compare_pages([one, other]).rows[0].apart
-    True
-    """
-    pages = list(pages)
-    kinds = list(dict.fromkeys(each.name for each in pages))
-    if len(pages) < 2 or len(kinds) > 1:
-        raise InputError(f"{len(pages)} results ({', '.join(kinds)}); pass two or more of one job")
-    found = [{one.name: one for one in each.findings} for each in pages]
-    shared = {name for name in itertools.chain(*found) if sum(name in x for x in found) > 1}
-    rows = []
-    for name in dict.fromkeys(itertools.chain(*found)):
-        if name in shared:
-            row = [each.get(name) for each in found]
-            rows.append(ComparedFinding(name, row, _apart(row)))
-    settings = _differing([each.settings for each in pages])
-    strict, _ = _ALIKE.get(kinds[0], ((), ""))
-    return FindingsComparison(
-        kind=kinds[0],
-        names=[*(names or (each.settings.get("model", each.title) for each in pages))],
-        rows=rows,
-        settings=settings,
-        warnings=[name for name in strict if not _alike(settings.get(name, []))],
-    )
-
-
-def _apart(row: Sequence[Finding | None]) -> bool | None:
-    """Whether every two intervals of one unit are disjoint; an end may be infinite."""
-    found = [one for one in row if one is not None and not math.isnan(one.low + one.high)]
-    units = {one.unit.removesuffix(" or more") for one in found}
-    if len(found) < 2 or len(units) > 1:
-        return None
-    ends = sorted((one.value, one.low, one.high) for one in found)
-    return all(left[2] < right[1] for left, right in itertools.pairwise(ends))
-
-
-def _differing(settings: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    rows = {name: [each.get(name, "") for each in settings] for name in settings[0]}
-    return {name: values for name, values in rows.items() if len(set(values)) > 1}
-
-
-def _alike(values: Sequence[str]) -> bool:
-    """Whether values are equal, or sizes within a ratio of each other."""
-    if len(set(values)) < 2:
-        return True
-    sizes = [int(x.replace(",", "")) for x in values if x.replace(",", "").isdecimal()]
-    return len(sizes) == len(values) and max(sizes) <= _RATIO * min(sizes)
+_ON_TOP = 4  # findings that differ, as cards
 
 
 @page.register
-def compared_page(result: FindingsComparison) -> Page:
-    """Page of a comparison: the findings that tell results apart, then all of them."""
-    judged = [row for row in result.rows if row.apart is not None]
-    apart = [row for row in judged if row.apart]
-    verdicts = {None: "", True: "apart", False: "not decided"}
-    rows = [(row.name, *map(_cell, row.findings), verdicts[row.apart]) for row in result.rows]
-    found = Table("All findings", ("finding", *result.names, "verdict"), rows)
-    differing = [(name, *values) for name, values in result.settings.items()]
-    settings = Table("Settings that differ", ("setting", *result.names), differing)
-    count = Finding(
-        "findings that tell the results apart", len(apart), unit="count", reference=len(judged),
-        against="of", verdict="they differ" if apart else "no difference is decided",
-        sentence="Where intervals overlap, the order of results is not decided.",
+def findings_page(result: FindingsComparison) -> Page:
+    """Page of a comparison: each finding of each folder against the first."""
+    pairs = itertools.product(range(len(result.folders) - 1), range(len(result.names)))
+    judged = [x for pair in pairs if (x := _difference(result, *pair)).verdict != "not judged"]
+    judged.sort(key=lambda row: row.verdict)  # those that differ come first
+    count = sum(row.verdict == "differs" for row in judged)
+    top, more = judged[: min(count, _ON_TOP)], judged[min(count, _ON_TOP) :]
+    lead = Finding(
+        "findings that differ", count, unit="count", reference=len(judged),
+        against="of those judged:",
     )  # fmt: skip
+    differing = {name: [*map(_text, row)] for name, row in result.differing.items()}
     warnings = [
-        Finding(name, " / ".join(result.settings[name]), verdict="differs",
-                todo=_ALIKE[result.kind][1] * (name == result.warnings[0]))
-        for name in result.warnings
-    ]  # fmt: skip
+        Finding(name, " / ".join(differing[name]), verdict="less comparable")
+        for name in result.less_comparable
+    ]
+    rows = zip(result.names, result.units, result.estimates.T, strict=True)
+    values = [(name, *(_cell(*ends, unit) for ends in cells)) for name, unit, cells in rows]
+    settings = [(name.replace("_", " "), *row) for name, row in differing.items()]
+    tables = [
+        Table("Values", ("finding", *result.folders), values, "Not judged without an interval."),
+        Table("Settings that differ", ("setting", *result.folders), settings),
+    ]
+    note = "Numbers are comparable at equal settings." if warnings else ""
     return Page(
         name="comparison",
-        title=f"Comparison of {name_list(result.names)}",
-        about=f"{len(result.names)} results of jaxpe {result.kind}",
-        lead=[count, *(_card(row) for row in apart[:_ON_TOP])],
+        title=f"Comparison of {name_list(result.folders)}",
+        about=f"each compared with {result.folders[0]}",
+        lead=[lead, *top],
         sections=(
-            Section("All findings", warnings, [found]),
-            Section("Settings that differ", tables=[settings], folded=True),
+            *([Section("Differences", more)] if more else []),
+            Section("All values", warnings, tables, note=note),
         ),
         methods=(
-            f"{len(result.names)} results were compared finding by finding. Intervals (95 %) are "
-            "for each number alone [@jaxpe]."
+            f"Findings of {len(result.folders)} folders were compared with the first. Intervals of "
+            "differences follow from their 95 % intervals (Zou and Donner 2008), whose half-widths "
+            "are added where estimates may be of the same documents, and hold jointly at "
+            f"{1 - LEVEL:.0%}, by Bonferroni [@jaxpe]."
         ),
     )
 
 
-def _card(row: ComparedFinding) -> Finding:
-    """A finding of all results that it tells apart, as a card."""
-    values = ("–" if one is None else one.texts()[0] for one in row.findings)
-    return Finding(row.name, " / ".join(values), verdict="apart")
+def _difference(result: FindingsComparison, folder: int, index: int) -> Finding:
+    """One finding of a folder less that of the first, judged by its interval."""
+    value, low, high = map(float, result.differences[:, folder, index])
+    several = f", {result.folders[folder + 1]}" if len(result.folders) > 2 else ""
+    verdict = "differs" if low > 0 or high < 0 else "not significant"
+    return Finding(
+        f"{result.names[index]}{several}", value, low, high, unit=result.units[index],
+        verdict="not judged" if np.isnan(low) else verdict,
+    )  # fmt: skip
 
 
-def _cell(finding: Finding | None) -> str:
-    if finding is None:
+def _cell(value: float, low: float, high: float, unit: str) -> str:
+    if np.isnan(value):
         return "–"
-    value, ends, _ = finding.texts()
-    return f"{value} ({ends})" if ends else value
+    text, ends, _ = Finding("", float(value), float(low), float(high), unit=unit).texts()
+    return f"{text} ({ends})" if ends else text
+
+
+def _text(value: object) -> str:
+    return f"{value:,}" if type(value) is int else str(value)

@@ -1,6 +1,7 @@
 """Page of a comparison of runs of `jaxpe train`."""
 
 import functools
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,8 @@ from typing import Any
 from jaxpe._core.options import command_line
 from jaxpe._core.progress import duration
 from jaxpe.analysis.comparison import (
-    NOT_TRAINED,
     ComparedRun,
+    Estimate,
     Group,
     RunComparison,
     other_documents,
@@ -22,11 +23,7 @@ from jaxpe.report.writing import page
 from jaxpe.training import TrainConfig
 
 _SEEDS = 3  # runs per configuration; with two, Student's interval is too wide to be useful
-_MOST_LISTED = 2  # settings after a name
-_NOTE = (
-    "The lowest loss of a run is chosen on the documents that judge it, which favours runs with "
-    "more evaluations."
-)
+_NOTE = "The lowest loss is chosen on the documents that judge it, which favours many evaluations."
 _METHODS = (
     "Runs were compared by losses on held-out documents, at the last step at which all were "
     "evaluated. Intervals (95 %) are over seeds, by Student's t for losses, and also over "
@@ -42,8 +39,7 @@ def runs_page(result: RunComparison) -> Page:
     at = "at the end" if result.step is None else f"at step {result.step:,}"
     names = [run.name for run in result.runs]
     settings = [(name, *values) for name, values in result.settings.items()]
-    tables = [_run_table(result, at)]
-    tables += [Table("Settings that differ", ("setting", *names), settings)] if settings else []
+    tables = [_run_table(result, at), Table("Settings that differ", ("setting", *names), settings)]
     losses = Figure(
         "losses",
         f"Losses of {plural(len(names), 'run')}",
@@ -52,17 +48,16 @@ def runs_page(result: RunComparison) -> Page:
         [functools.partial(plot_losses, result.runs)],
         height=4.0,
     )
-    new = new_seeds(result)
-    means = [_loss(result, group, new.get(group.name, [])) for group in result.groups]
-    leads = [_lead(result, other, new) for other in result.groups[1:]]
+    means = [_estimate(f"loss of {group.name}", group.loss) for group in result.groups]
+    leads = [_lead(result, other) for other in result.groups[1:]]
     accuracies = [
-        Finding(f"accuracy of {title_of(result, group.name)}", *group.accuracy, unit="share")
+        Finding(f"accuracy of {group.name}", *group.accuracy, unit="share")
         for group in result.groups
         if result.task == "classify"
     ]
     more = {
         "Configurations": [*means[2:], *leads[1:], *accuracies],
-        "What makes them less comparable": list(_warnings(result)),
+        "What makes them less comparable": [*_warnings(result)],
     }
     return Page(
         name="comparison",
@@ -70,122 +65,84 @@ def runs_page(result: RunComparison) -> Page:
         about=f"{result.task}, compared {at}",
         lead=[*means[:2], *leads[:1]],
         sections=(
-            Section("Runs", tables=tables, figures=[losses], note=_NOTE),
+            Section("Runs", (), tables if settings else tables[:1], [losses], note=_NOTE),
             *(Section(title, rows) for title, rows in more.items() if rows),
         ),
         methods=_METHODS,
     )
 
 
-def _loss(result: RunComparison, group: Group, new: Sequence[TrainConfig]) -> Finding:
-    """The mean loss of a configuration, and the seeds that it lacks."""
-    mean, half, seeds = group.loss
-    alone = len(result.groups) == 1
-    return Finding(
-        f"loss of {title_of(result, group.name)}",
-        mean,
-        mean - half,
-        mean + half,
-        unit="nats",
-        against=f"mean of {plural(seeds, 'seed')}",
-        sentence="Runs that differ in their seeds alone differ by chance." if alone else "",
-        todo=f"Train {group.name} from further initial weights." if new else "",
-        paste=" && ".join(command_line("train", config) for config in new),
-    )
+def _estimate(name: str, found: Estimate) -> Finding:
+    mean, half, seeds = found
+    against = f"mean of {plural(seeds, 'seed')}"
+    return Finding(name, mean, mean - half, mean + half, unit="nats", against=against)
 
 
-def _lead(result: RunComparison, other: Group, new: dict[str, list[TrainConfig]]) -> Finding:
-    """How far a configuration is behind the first, and whether this is decided."""
+def _lead(result: RunComparison, other: Group) -> Finding:
+    """How far a configuration is behind the first, whether this is decided, and the next step."""
     first, second = result.groups[:2]
-    mean, half, _ = other.behind
-    verdict = "significant" if mean - half > 0 else "not significant"
-    todo, paste = "", ""
-    if other is second and is_decided(result):
+    finding = _estimate(f"{other.name} behind {first.name}", other.behind)
+    verdict, todo, paste = "significant" if finding.low > 0 else "not significant", "", ""
+    if other is second and finding.low > 0:
         todo = f"Take {first.name}, and see whether it holds on other documents or sizes."
     elif other is second:
         todo = "Train more seeds of each configuration, or take the cheaper one."
-        folders = [str(config.out) for configs in new.values() for config in configs]
-        compared = ["jaxpe", "compare", *(str(run.config.out) for run in result.runs), *folders]
-        if folders:
-            todo, paste = "Then compare all, or take the cheaper one.", shlex.join(compared)
-    return Finding(
-        f"{title_of(result, other.name)} behind {first.name}",
-        mean,
-        mean - half,
-        mean + half,
-        unit="nats",
+        if new := new_seeds(result):
+            configs = [*(run.config for run in result.runs), *new]
+            compared = shlex.join(["jaxpe", "compare", *(str(each.out) for each in configs)])
+            paste = " && ".join([*(command_line("train", each) for each in new), compared])
+    return finding._replace(
         against="seed by seed" if other.paired else "independent seeds",
-        verdict=verdict if math.isfinite(half) else "not judged",
-        sentence="" if math.isfinite(half) else "One seed has no interval.",
+        verdict="not judged" if math.isnan(finding.low) else verdict,
+        sentence="One seed has no interval." * math.isnan(finding.low),
         todo=todo,
         paste=paste,
     )
 
 
-def is_decided(result: RunComparison) -> bool:
-    """Whether the interval of the lead of the first configuration over the next is above 0."""
-    mean, half, _ = result.groups[1].behind
-    return mean - half > 0
-
-
-def new_seeds(result: RunComparison) -> dict[str, list[TrainConfig]]:
-    """Configurations to train, by group, for three seeds of each; none where it is decided."""
-    new = {}
-    for group in () if len(result.groups) < 2 or is_decided(result) else result.groups:
-        members = [run.config for run in result.runs if run.group == group.name]
-        seeds = {config.init_seed for config in members}
-        unused = [seed for seed in range(_SEEDS + len(seeds)) if seed not in seeds]
-        lacking = unused[: max(0, _SEEDS - len(members))]
-        new[group.name] = [other_seed(members[0], seed) for seed in lacking]
+def new_seeds(result: RunComparison) -> list[TrainConfig]:
+    """Configurations to train for three seeds of each, with unused initial weights."""
+    new = []
+    for group in result.groups:
+        members = [run.config for run in result.members(group.name)]
+        used = {config.init_seed for config in members}
+        unused = (seed for seed in itertools.count() if seed not in used)
+        lacking = itertools.islice(unused, max(0, _SEEDS - len(members)))
+        new += [other_seed(members[0], seed) for seed in lacking]
     return new
 
 
 def _warnings(result: RunComparison) -> Iterator[Finding]:
-    """What makes runs less comparable."""
+    """What makes runs less comparable: which runs, the setting, and why."""
+    less = functools.partial(Finding, verdict="less comparable")
     first, *others = result.runs
     for other in others:
         pair, tokens = f"{first.name}, {other.name}", first.vocabulary != other.vocabulary
-        if tokens:
-            yield _warning(pair, "vocabularies", "They read the documents as different tokens.")
         names = other_documents(first, other) + ["tokenizer"] * tokens
-        if first.documents != other.documents and names:
+        if names and (tokens or first.documents != other.documents):
             listed = ", ".join(f"`{name}`" for name in names)
-            yield _warning(pair, listed, "They hold out or cut their documents differently.")
+            sentence = "They read, hold out or cut their documents differently."
+            yield less(pair, listed, sentence=sentence)
         if first.drawn != other.drawn:
-            sentence = "They are evaluated on different parts of the held-out documents."
-            yield _warning(pair, "`evaluate_rows`", sentence)
+            sentence = "They are evaluated on different held-out documents."
+            yield less(pair, "`evaluate_rows`", sentence=sentence)
     decays = {run.config.decay for run in result.runs} - {"constant"}
     if len({run.steps for run in result.runs}) > 1 and decays:
-        sentence = "At the same step their learning rates differ: each decays to 0 at its end."
-        yield _warning("all runs", "`steps`", sentence)
+        yield less("all runs", "`steps`", sentence="At the same step their learning rates differ.")
     for run in result.runs:
         if run.summary is None:
-            yield _warning(run.name, f"stopped at step {run.steps:,}", "It is not finished.")
-        elif run.summary.extended_after:
-            sentence = "Until then its learning rate followed the schedule of a shorter run."
-            yield _warning(run.name, f"extended at step {run.summary.extended_after:,}", sentence)
-    seeds = {
-        group.name: {run.config.seed for run in result.runs if run.group == group.name}
-        for group in result.groups
-    }
+            yield less(run.name, f"stopped at step {run.steps:,}", sentence="It is not finished.")
+        elif after := run.summary.extended_after:
+            sentence = "Its learning rate was of a shorter run."
+            yield less(run.name, f"extended at step {after:,}", sentence=sentence)
     best = result.groups[0].name
+    seeds = {run.config.seed for run in result.members(best)}
     for group in result.groups[1:]:
+        own = {run.config.seed for run in result.members(group.name)}
         # An interval over independent seeds includes the scatter of documents.
-        if math.isnan(group.behind.half) and seeds[group.name].isdisjoint(seeds[best]):
+        if math.isnan(group.behind.half) and own.isdisjoint(seeds):
             sentence = "They are evaluated on different documents: train both from equal seeds."
-            yield _warning(f"{best}, {group.name}", "`seed`", sentence)
-
-
-def _warning(name: str, what: str, sentence: str) -> Finding:
-    return Finding(name, what, verdict="less comparable", sentence=sentence)
-
-
-def title_of(result: RunComparison, name: str) -> str:
-    """Name of a configuration, with up to two settings in which it differs."""
-    index = [run.name for run in result.runs].index(name)
-    values = {k: v[index] for k, v in result.settings.items() if k not in NOT_TRAINED}
-    listed = ", ".join(f"{setting} {value}" for setting, value in values.items())
-    return f"{name} ({listed})" if 0 < len(values) <= _MOST_LISTED else name
+            yield less(f"{best}, {group.name}", "`seed`", sentence=sentence)
 
 
 def _run_table(result: RunComparison, at: str) -> Table:
@@ -194,15 +151,10 @@ def _run_table(result: RunComparison, at: str) -> Table:
     rows = []
     for run in result.runs:
         reached, best, done = run.at(result.step), run.best, run.summary
-        cells = [
-            run.name,
-            number(reached.loss, 4),
-            *(percent(reached.accuracy, 1) for _ in accuracy),
-        ]
-        cells += [number(best.loss, 4), f"{best.step:,}"]
-        cells.append(f"{run.steps:,}{', stopped' * (done is None)}")
-        cells += [f"{done.parameters:,}", duration(done.seconds)] if done else ["–", "–"]
-        rows.append(cells)
+        shares = [percent(reached.accuracy, 1) for _ in accuracy]
+        cost = [f"{done.parameters:,}", duration(done.seconds)] if done else ["–", "–"]
+        losses = [number(reached.loss, 4), *shares, number(best.loss, 4), f"{best.step:,}"]
+        rows.append([run.name, *losses, f"{run.steps:,}{', stopped' * (not done)}", *cost])
     return Table("Held-out loss in nats", header, rows)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -68,33 +68,13 @@ _DIMENSIONS = {
                   "Do not trust a map, a distance or the fit of an encoding.", ""),
     "found": ("above chance", "As many axes rise above rotated documents.", ""),
 }  # fmt: skip
-_NEARNESS = {
-    "": "not judged: no significant dimension",
-    "more": "nearer positions are more alike",
-    "less": "nearer positions are less alike",
-    "rises and falls": "nearer ones are more alike, the farthest are not the least",
-    "mixed": "distance does not change steadily",
-    "undecided": "not decided",
-    "few": "few positions make it",
+_MORE_ALIKE = "nearer positions are more alike"
+_RISES_AND_FALLS = "nearer ones are more alike, the farthest are not the least"
+_SHARES = {
+    "position": "",
+    "noise": "What other documents would not repeat.",
+    "composition": "What rotated documents show as well: who gets there, and what ends documents.",
 }
-_WORDS = (
-    ("Hellinger distance", "d² = Σ (√p − √q)², Eq. (3), over the token frequencies p and q at two "
-     "positions; from 0 to √2."),
-    ("sampling noise", "What other documents would not repeat."),
-    ("composition, position", "What remains when each document is rotated by a random offset, its "
-     "last token in place: who gets there, what ends documents, thin counts. Position is the "
-     "rest: 0 for stationary documents."),
-    ("bits per token", "Mutual information of position and token, less its mean for rotated "
-     "documents. Of the first k positions: all later ones count as one."),
-    ("half-distance", "Offset at which the mean squared distance reaches half of its mean over "
-     "all pairs."),
-    ("scaled stress", "Σ (e − d)² / Σ d², Eq. (4), of distances e of an encoding at their best "
-     "scale: 0 copies the distances d, 1 ignores them. Equal distances tell no position from "
-     "another."),
-    ("nearness", "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."),
-    ("violation rate", "Share of these triples in which an encoding puts j farther; random vectors "
-     "have 50 %."),
-)  # fmt: skip
 _count = functools.partial(Finding, unit="count")
 
 
@@ -102,28 +82,27 @@ _count = functools.partial(Finding, unit="count")
 def corpus_page(result: CorpusResult) -> Page:
     """Page of a corpus: the effect of position, where it is, its geometry, and what fits it."""
     share, *parts = share_findings(result)
-    ends = [bits_findings(result, end) for end in reaches(result)]
+    first, *others = [bits_findings(result, end) for end in reaches(result)] or [[]]
     (best, *fits), of_letters = encoding_findings(result), letters.findings(result)
-    first, others = (ends[0], ends[1:]) if ends else ([], [])
     lead, left = [share, dimensions(result), *first[:2], best], first[2:]
     if letters.is_sequences(result):
         lead, left = [*of_letters[:2], *lead[:2], *first[:1]], first[1:]
         of_letters, fits = of_letters[2:], [best, *fits]
-    told = [*parts, *left, *itertools.chain(*others), *geometry_findings(result)]
-    told += letters.standing_out(result)
-    words = Table("Words", ("word", "meaning"), _WORDS)
+    told = [*parts, *left, *(bits for bits, *_ in others), *geometry_findings(result)]
+    told += [*letters.standing_out(result), *_noisy(result)]
+    more = [*itertools.chain(*(rest for _, *rest in others)), *_further(result)]
     rows = [tuple(visible(x, limit=400) for x in choice) for choice in result.choices]
     choices = Table("Choices", ("setting", "value", "why", "how to set it"), rows)
     sections = (
         *letters.sections(result, of_letters),
         Section("How much position tells, and where", told, figures=corpus_figures(result)),
-        Section("Documents", document_findings(result)),
         Section("Encodings", fits, [_encoding_table(result)], folded=result.letters is not None),
+        Section("Documents", document_findings(result), folded=True),
+        Section("Further numbers", more, folded=True),
         Section("Most frequent tokens", tables=[_token_table(result)], folded=True),
-        Section("What the words mean", tables=[words], folded=True),
         Section("What was chosen for you", tables=[choices], folded=True),
     )
-    held_out, facts = fitted_scores(result), result.facts
+    held_out, facts, options = fitted_scores(result), result.facts, result.options
     return Page(
         "report",
         f"What position tells about tokens in {facts.name}",
@@ -131,7 +110,7 @@ def corpus_page(result: CorpusResult) -> Page:
         f"{facts.tokenizer}",
         lead,
         [x for x in sections if x.findings or x.figures or any(table.rows for table in x.tables)],
-        _settings(result),
+        {"vocabulary": f"{facts.vocab_size:,}", "empty positions": options.empty or "drop"},
         methods(result),
         {ENCODING: None if held_out is None else vectors_file(held_out.vectors)},
     )
@@ -143,9 +122,8 @@ def share_findings(result: CorpusResult) -> list[Finding]:
     Within [0, 1], since noise may put an estimate slightly outside; unchanged where the null fails.
     """
     fails, found = null_fails(result), []
-    for name in ("position", "noise", "composition"):
+    for name, sentence in _SHARES.items():
         share = result.intervals.get(f"{name}_share", _UNDEFINED)
-        sentence = ""
         if not fails and max(-share.estimate, share.estimate - 1) >= _CLIPPED:
             sentence = "Noise puts the estimate outside 0 to 100 %; it is shown at the bound."
         if not fails:
@@ -228,15 +206,12 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
     if len(main):
         at = ranges(_mask(result, main), origin=result.facts.origin)
         found.append(Finding(f"share of position’s variance at {at}", share, unit="share"))
-    if dimensions_kind(result) in ("none", "only rare", "found"):
-        level = (position.null_eigenvalue, "level of rotated corpora")
-        largest = Finding("largest eigenvalue", float(position.rank_eigenvalues[0]))
-        found.append(largest._replace(reference=level[0], against=level[1]))
     interval, verdict = result.intervals.get("nearness"), nearness(result)
     if interval is not None and not result.facts.origin:
         order = Finding("nearness", *interval, reference=0.0, against="no order")
-        found.append(order._replace(verdict=_NEARNESS[verdict]))
-    if verdict in ("more", "rises and falls") and position.half_distance is not None:
+        meaning = "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."
+        found.append(order._replace(verdict=verdict, sentence=meaning))
+    if verdict in (_MORE_ALIKE, _RISES_AND_FALLS) and position.half_distance is not None:
         found.append(Finding("half-distance", *position.half_distance, unit="positions"))
     r = position.composition_correlation
     if few_reach(result) and position.significant_rank and r >= _LIKE_COMPOSITION:
@@ -263,39 +238,36 @@ def main_positions(result: CorpusResult) -> tuple[np.ndarray, float]:
     return np.sort(present[order[:few]]), float(shares[few - 1])
 
 
-def nearness(
-    result: CorpusResult,
-) -> Literal["", "undecided", "few", "mixed", "more", "rises and falls", "less"]:
-    """Whether nearer positions are "more" alike, or "less"; empty without a dimension.
+def nearness(result: CorpusResult) -> str:
+    """Verdict on nearness; not judged without a dimension, and at a site, where it only says where.
 
-    "undecided" if the interval contains 0. "few" if few positions have nearly all variance, so that
-    nearness says where these are. "mixed" if the rank correlation of distance and offset disagrees.
-    "rises and falls" if nearer positions are more alike, but the farthest are no farther apart.
-    Offsets with few pairs of positions are left out. Empty for documents aligned at a site, where
-    nearness only says where the site is.
+    Not decided if the interval contains 0. If few positions have nearly all variance, nearness says
+    where these are. Distance does not change steadily if the rank correlation of distance and
+    offset disagrees. Offsets with few pairs of positions are left out.
     """
     interval, position = result.intervals.get("nearness"), result.position
     if interval is None or position.significant_rank == 0 or result.facts.origin:
-        return ""
+        return "not judged: no significant dimension"
     if interval.low <= 0 <= interval.high:
-        return "undecided"
+        return "not decided"
     if len(main_positions(result)[0]):
-        return "few"
+        return "few positions make it"
+    mixed = "distance does not change steadily"
     mean, low, high = position.by_offset
     present = position.present.astype(int)
     pairs = np.correlate(present, present, "full")[len(present) :]  # at offsets 1, 2, ...
     enough = pairs >= _LEAST_PAIRS * position.positions
     offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
-        return "mixed"
+        return mixed
     order = np.argsort(mean[offsets])  # correlates as the ranks, its inverse
     r = np.corrcoef(order, np.arange(len(order)))[0, 1]
     if np.sign(interval.low) * r < _TREND:
-        return "mixed"
+        return mixed
     peak = offsets[np.argmax(mean[offsets])]
     if interval.low < 0:
-        return "less"
-    return "rises and falls" if low[peak] > high[offsets[-1]] else "more"
+        return "nearer positions are less alike"
+    return _RISES_AND_FALLS if low[peak] > high[offsets[-1]] else _MORE_ALIKE
 
 
 def few_reach(result: CorpusResult) -> bool:
@@ -305,36 +277,33 @@ def few_reach(result: CorpusResult) -> bool:
 
 
 def document_findings(result: CorpusResult) -> list[Finding]:
-    """Documents and positions that are cut, rare, empty, dependent or left out."""
+    """Documents and positions that are cut, empty, dependent or left out."""
     facts, reach, empty = result.facts, result.documents_per_position, result.empty_positions
-    of = {"reference": facts.documents, "against": "of"}
     found, tokens = [], np.flatnonzero(reach)
     if len(tokens):
         label = f"documents at position {position_name(int(tokens[-1]), facts.origin)}"
         how = "counts of documents of one length" if facts.from_counts else "--cohort"
         sentence = f"Far positions belong to long documents; {how} would compare equal ones."
         said = {"verdict": "few reach it", "sentence": sentence} if few_reach(result) else {}
-        found.append(_count(label, int(reach[tokens[-1]]), **of, **said))
+        found.append(_of(label, int(reach[tokens[-1]]), facts.documents, **said))
     if facts.cut:
-        found.append(_count(f"documents cut at {facts.length:,} tokens", facts.cut, **of))
-    found += [*_noisy(result), *_dependence(result)]
+        label = f"documents cut at {facts.length:,} tokens"
+        found.append(_of(label, facts.cut, facts.documents))
+    found += _dependence(result)
     if empty:
-        treated = {"uniform": "uniform as observed", "zero": "rows of zeros as observed"}
-        how = treated.get(result.options.empty or "", "no part of the geometry")
-        sentence = f"Positions {ranges(reach == 0, origin=facts.origin)}: {how}."
+        sentence = f"Positions {ranges(reach == 0, origin=facts.origin)}."
         found.append(_count("positions without tokens", empty, sentence=sentence))
-    if facts.edges is not None:
-        widths = np.unique(np.diff(facts.edges))[[0, -1]]
-        width = " to ".join(dict.fromkeys(f"{x:,}" for x in widths))
-        sentence = "A position of this page is a bin; variation inside of it is not visible."
-        found.append(Finding("positions in a bin", width, sentence=sentence))
     if facts.null_texts:
         found.append(_count("rows without text, left out", facts.null_texts))
-    for choice in result.choices:
-        if choice.setting == MARKUP:
-            todo = f"HTML tags count as tokens: {choice.how.replace('`', '')}."
-            found.append(Finding("HTML tags", choice.value, verdict=choice.why, todo=todo))
+    for choice in (each for each in result.choices if each.setting == MARKUP):
+        todo = f"HTML tags count as tokens: {choice.how.replace('`', '')}."
+        found.append(Finding("HTML tags", choice.value, verdict=choice.why, todo=todo))
     return found
+
+
+def _of(label: str, value: int, total: int, **said: str) -> Finding:
+    """A number out of a total."""
+    return _count(label, value, reference=total, against="of", **said)
 
 
 def _noisy(result: CorpusResult) -> list[Finding]:
@@ -343,10 +312,9 @@ def _noisy(result: CorpusResult) -> list[Finding]:
     if not len(rare):
         return []
     judged = facts.length - len(rare) - result.empty_positions
-    last = bool(judged and not facts.origin and min(rare) >= judged and not facts.from_counts)
     copies = " that are not copies" * (facts.groups < 2)
     todo, paste = f"Add documents{copies}, which lessens the noise.", ""
-    if last:
+    if judged and not facts.origin and min(rare) >= judged and not facts.from_counts:
         todo = todo.replace(",", ", or leave out far positions,")
         paste = _command(result, length=judged)
     for sample in (choice.value for choice in result.choices if choice.setting == SAMPLE):
@@ -355,12 +323,10 @@ def _noisy(result: CorpusResult) -> list[Finding]:
         paste = _command(result, limit=min(count, _MORE * read))
     if facts.edges is not None:
         todo = paste = ""
-    at = ranges(_mask(result, rare), origin=facts.origin)
-    sentence = f"Positions {at}."
-    verdict = "" if judged else "no position can be judged alone"
-    said = {"verdict": verdict, "sentence": sentence, "todo": todo, "paste": paste}
-    of = {"reference": facts.length, "against": "of"}
-    return [_count("positions too noisy to judge alone", len(rare), **of, **said)]
+    said = {"verdict": "" if judged else "no position can be judged alone", "todo": todo}
+    at = f"Positions {ranges(_mask(result, rare), origin=facts.origin)}."
+    label = "positions too noisy to judge alone"
+    return [_of(label, len(rare), facts.length, sentence=at, paste=paste, **said)]
 
 
 def _dependence(result: CorpusResult) -> list[Finding]:
@@ -372,14 +338,11 @@ def _dependence(result: CorpusResult) -> list[Finding]:
         sentence = "Noise is judged between groups."
         if facts.from_counts and field is None:
             sentence = "Pieces of a longer document count as independent, and overstate dimensions."
-        of = {"reference": facts.documents, "against": "of"}
-        found.append(_count(label, facts.groups, **of, sentence=sentence))
+        found.append(_of(label, facts.groups, facts.documents, sentence=sentence))
     if near is not None:
         alike = near.p_value < _SUSPICION and near.neighbours > _ALIKE
         verdict = "alike: intervals are too short" if alike else "no more alike"
-        todo = (
-            "Documents next to each other are alike: if they share an author, pass --group-field."
-        )
+        todo = "Documents next to each other are alike: pass --group-field if they share an author."
         label, against = "cosine of neighbours in the source", f"p = {near.p_value:.2g}; at random"
         one = Finding(label, near.neighbours, reference=near.at_random, against=against)
         found.append(one._replace(verdict=verdict, todo=todo * alike))
@@ -400,49 +363,51 @@ def beats_equal(held_out: HeldOutScores) -> bool:
 
 def encoding_findings(result: CorpusResult) -> list[Finding]:
     """Held-out stress of the best fixed encoding, of the fitted one, and what to train."""
-    held_out, train = fitted_scores(result), _training(result)
+    held_out, train = fitted_scores(result), []
+    judged = result.facts.length - len(result.rare_positions) - result.empty_positions
+    text = not letters.is_sequences(result) and dimensions_kind(result) != "one position"
+    if judged and text:
+        train = [training_finding(result.options, found=held_out is not None)]
     if held_out is None:
         sentence = "encoding.npz is not written, and no fixed encoding is preferable."
-        return [
-            Finding("best encoding", "none", verdict="nothing to fit", sentence=sentence),
-            *train,
-        ]
-    dim, (best, *tied) = held_out.dim, held_out.best
-    stress = held_out.fixed[best]
+        none = Finding("best encoding", "none", verdict="nothing to fit", sentence=sentence)
+        return [none, *train]
+    dim, best = held_out.dim, held_out.best[0]
     equal = {"reference": held_out.equal.estimate, "against": "equal distances"}
     verdict, sentence = "best of the fixed encodings", "Of the fixed encodings it fits best."
     if not beats_equal(held_out):
         verdict, sentence = "no better than equal", "No fixed encoding fits these distances."
     said = {"verdict": verdict, "sentence": sentence}
-    found = [Finding(f"held-out stress of {best}", *stress, **equal, **said)]
-    if tied:
-        found.append(Finding("not significantly worse", name_list(tied)))
+    fixed = Finding(f"held-out stress of {best}", *held_out.fixed[best], **equal, **said)
     widest = ", the widest tried" * (dim < result.position.significant_rank)
     label = f"held-out stress of the fitted encoding, dimension {dim}{widest}"
-    found.append(Finding(label, *held_out.own[dim - 1], sentence="It is in encoding.npz."))
+    fitted = Finding(label, *held_out.own[dim - 1], sentence="It is in encoding.npz.")
+    return [fixed, fitted, *train]
+
+
+def _further(result: CorpusResult) -> list[Finding]:
+    """Largest eigenvalue, ties of the best encoding, its gain, and one number a position."""
+    position, held_out, found = result.position, fitted_scores(result), []
+    if dimensions_kind(result) in ("none", "only rare", "found"):
+        level = {"reference": position.null_eigenvalue, "against": "level of rotated corpora"}
+        largest = float(position.rank_eigenvalues[0])
+        found.append(Finding("largest eigenvalue", largest, **level))
+    if held_out is None:
+        return found
+    best, *tied = held_out.best
+    if tied:
+        found.append(Finding("not significantly worse", name_list(tied)))
     if (gain := held_out.gain) is not None:
         verdict = "the fixed one is better" if gain.high < 0 else "not decided"
         verdict = "the fitted one is better" if gain.low > 0 else verdict
         found.append(Finding(f"stress of {best} less the fitted one", *gain, verdict=verdict))
-    tau = f"τ = {held_out.tau:g}{_at_edge(held_out.tau, TAUS)}"
-    power = f"a = {number(held_out.power)}{_at_edge(held_out.power, POWERS)}"
-    curve = f"(1 + i/τ)^a, {tau}, {power}" if held_out.power else f"log(1 + i/τ), {tau}"
-    one = Finding(f"held-out stress of one number, {curve}", *held_out.one_number)
-    return [*found, one, *train]
-
-
-def _at_edge(value: float, grid: tuple[float, ...]) -> str:
-    """Remark on a value at an end of its grid, beyond which others may fit better."""
-    which = {min(grid): "least", max(grid): "largest"}.get(value, "")
-    return f" (the {which} tried)" * bool(which)
-
-
-def _training(result: CorpusResult) -> list[Finding]:
-    """Encodings to compare in training, for text with a position that can be judged."""
-    judged = result.facts.length - len(result.rare_positions) - result.empty_positions
-    if not judged or letters.is_sequences(result) or dimensions_kind(result) == "one position":
-        return []
-    return [training_finding(result.options, found=fitted_scores(result) is not None)]
+    tau, power = held_out.tau, held_out.power
+    curve = (
+        f"(1 + i/τ)^a, τ = {tau:g}, a = {number(power)}" if power else f"log(1 + i/τ), τ = {tau:g}"
+    )
+    edge = tau in (TAUS[0], TAUS[-1]) or power in (POWERS[0], POWERS[-1])
+    one = Finding("held-out stress of one number", *held_out.one_number, against=curve)
+    return [*found, one._replace(verdict="at an end of what was tried" * edge)]
 
 
 def _encoding_table(result: CorpusResult) -> Table:
@@ -457,19 +422,13 @@ def _encoding_table(result: CorpusResult) -> Table:
         stresses = number(score.scaled_stress), number(score.position_scaled_stress), held
         others = percent(score.violation_rate), number(score.mantel_r, 2)
         rows.append((score.name, family, *stresses, *others))
-    header = (
-        "encoding",
-        "family",
-        "observed",
-        "position",
-        "held out",
-        "violation rate",
-        "Mantel r",
-    )
+    stresses = "observed", "position", "held out"
     note = (
-        "Scaled stress: faithfulness to the corpus, not how well a model learns. Mantel r: "
-        "correlation with distances of position."
+        "Scaled stress: Σ (e − d)² / Σ d², Eq. (4), of distances e at their best scale; 0 copies "
+        "the distances d. It does not say how well a model learns. Mantel r: correlation with "
+        "distances of position."
     )
+    header = ("encoding", "family", *stresses, "violation rate", "Mantel r")
     return Table("Fit of the encodings", header, rows, note)
 
 
@@ -481,16 +440,6 @@ def _token_table(result: CorpusResult) -> Table:
         rows.append((position_name(position, result.facts.origin), *cells))
     header = ("position", *(f"{k + 1}" for k in range(_TOKENS)))
     return Table("Most frequent tokens", header, rows)
-
-
-def _settings(result: CorpusResult) -> dict[str, str]:
-    facts, options = result.facts, result.options
-    shown = {
-        "vocabulary": f"{facts.vocab_size:,}",
-        "cohort": "yes" if options.cohort else "no",
-        "empty positions": options.empty or "drop",
-    }
-    return shown | {f"seconds: {x}": f"{taken:.2f}" for x, taken in result.seconds.items()}
 
 
 def _positions(result: CorpusResult) -> str:

@@ -17,57 +17,42 @@ def corpus_figures(result: CorpusResult) -> list[Figure]:
     """Shares, distances, spectrum, map and distance by offset; one fewer beside a logo."""
     position, observed, origin = result.position, result.observed, result.facts.origin
     undefined = Interval(*3 * (math.nan,))
-    parts = [result.intervals.get(f"{name}_share", undefined) for name in SHARES]
+    parts = np.array([result.intervals.get(f"{name}_share", undefined) for name in SHARES])
     reach, level = result.documents_per_position, position.null_eigenvalue
     corrected = np.sqrt(np.clip(position.squared_distances, 0, None))
     own, all_ = {"present": position.present, "origin": origin}, observed.present
     colours = [_CHANCE, _COMPOSITION, _POSITION]
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figures = [
-        Figure(
-            "shares",
-            "Shares of the variance, and documents by position",
-            "Intervals are 95 %.",
-            [
-                lambda ax: plot.shares(np.array(parts), SHARES, ax=ax, color=colours),
-                lambda ax: plot_reach(reach, origin, ax),
-            ],
-            height=1.9,
-        ),
-        Figure(
-            "distances",
-            "Distances between positions",
-            "Right: without noise and composition. Scales leave out the lowest and highest 2 %.",
-            [
-                lambda ax: plot_map(observed.distances, all_, origin, "as observed", ax),
-                lambda ax: plot_map(corrected, position.present, origin, "of position", ax),
-            ],
-            columns=2,
-        ),
-        Figure(
-            "spectrum",
-            "Dimensions against chance",
-            "Dimensions above the line exceed rotated documents; below it, the axis is linear.",
-            [lambda ax: plot.spectrum(position.rank_eigenvalues, chance=level, ax=ax)],
-        ),
-        Figure(
-            "map",
-            (*titles, "The map of positions")[min(position.significant_rank, 2)],
-            "Positions with similar tokens lie close together. Successive ones are joined.",
-            [lambda ax: plot_positions(position.coordinates, own, ax)],
-            height=4.2,
-        ),
-        Figure(
-            "offset",
-            "Distance by offset",
-            "The largest offsets have few pairs.",
-            [lambda ax: plot_offsets(observed.distances**2, all_, position.by_offset, ax)],
-        ),
-    ]
+    map_title = (*titles, "The map of positions")[min(position.significant_rank, 2)]
+    panels = {
+        "shares": [
+            lambda ax: plot.shares(parts, SHARES, ax=ax, color=colours),
+            lambda ax: plot_reach(reach, origin, ax),
+        ],
+        "distances": [
+            lambda ax: plot_map(observed.distances, all_, origin, "as observed", ax),
+            lambda ax: plot_map(corrected, position.present, origin, "of position", ax),
+        ],
+        "spectrum": [lambda ax: plot.spectrum(position.rank_eigenvalues, chance=level, ax=ax)],
+        "map": [lambda ax: plot_positions(position.coordinates, own, ax)],
+        "offset": [lambda ax: plot_offsets(observed.distances**2, all_, position.by_offset, ax)],
+    }
+    said = {
+        "shares": ("Shares of the variance, and documents by position", "Intervals are 95 %."),
+        "distances": ("Distances between positions", "Right: without noise and composition. "
+                      "Scales leave out the lowest and highest 2 %."),
+        "spectrum": ("Dimensions against chance", "Dimensions above the line exceed rotated "
+                     "documents; below it, the axis is linear."),
+        "map": (map_title, "Positions with similar tokens lie close together. Successive ones are "
+                "joined."),
+        "offset": ("Distance by offset", "The largest offsets have few pairs."),
+    }  # fmt: skip
     left_out = set() if position.positions else {"distances", "map"}
     if result.letters is not None:  # the logo is the fifth
         left_out.add("offset" if origin else "spectrum")
-    return [figure for figure in figures if figure.name not in left_out]
+    size = {"shares": {"height": 1.9}, "distances": {"columns": 2}, "map": {"height": 4.2}}
+    names = [name for name in panels if name not in left_out]
+    return [Figure(name, *said[name], panels[name], **size.get(name, {})) for name in names]
 
 
 def plot_reach(documents: np.ndarray, origin: int, ax: Any) -> None:

@@ -24,6 +24,10 @@ from jaxpe.report.writing import page
 
 _MARKERS = "osD^vPX*"  # of the lines of a panel; further encodings are left out
 _ROUNDING = 1e-9  # of a percentage that is whole but for its last bit
+_MEANING = (
+    "Squared error, geometric mean over the longer inputs.",
+    "Right tokens of the answer, mean over the longer inputs.",
+)
 _LONGER = 4  # times the steps, where no encoding learned a task
 
 
@@ -34,7 +38,8 @@ def extrapolation_page(result: ExtrapolationResult) -> Page:
     groups = [best_first([x for x in result.cells if x.task == task]) for task in options.tasks]
     lead = [_task_finding(group, comparisons) for group in groups]
     todo, paste = _next_step(result, comparisons)
-    lead[0] = lead[0]._replace(todo=todo, paste=paste)
+    meaning = _MEANING[groups[0][0].is_share]
+    lead[0] = lead[0]._replace(sentence=meaning, todo=todo, paste=paste)
     lengths = Figure(
         "lengths",
         "Scores by length of the input",
@@ -101,7 +106,7 @@ def _task_finding(cells: Sequence[ExtrapolationCell], comparisons: Sequence[Comp
     if not cell.comparable:
         verdict = "undefined beyond T" if cell.learned else "not learned at T"
     return Finding(
-        f"{task} beyond T, {title_of(first)}",
+        f"{'accuracy' if cell.is_share else 'error'} on {task} beyond T: {title_of(first)}",
         *map(float, cell.beyond_interval),
         unit="share" if cell.is_share else "of the error of saying 0",
         reference=cell.chance,
@@ -164,11 +169,14 @@ def _score_table(result: ExtrapolationResult, cells: Sequence[ExtrapolationCell]
     rows = []
     for cell in cells:
         lost = (~np.isfinite(cell.scores[cell.metric])).sum(axis=0)
+        undefined = (lost == len(cell.loss)) & (lost[0] == 0)
         texts = [
-            f"{count} of {len(cell.loss)} failed"
-            if count
-            else _text(SeedInterval(*interval), share=cell.is_share)
-            for count, *interval in zip(lost, *cell.interval, strict=True)
+            _text(SeedInterval(*interval), share=cell.is_share)
+            if not count
+            else "undefined"
+            if none
+            else f"{count} of {len(cell.loss)} failed"
+            for count, none, *interval in zip(lost, undefined, *cell.interval, strict=True)
         ]
         rows.append((title_of(cell.encoding), *texts, f"{cell.rate:g}"))
     metric = "accuracy in %" if cells[0].is_share else "squared error by that of saying 0"

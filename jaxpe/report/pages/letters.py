@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ _MOST_NAMED = 5  # letters whose background frequencies a sentence can give
 _LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
 _TOKENS = 2  # tokens of a position that stands out
 _OPEN = 64  # rows up to which a table of positions is open
+_count, _bits = partial(Finding, unit="count"), partial(Finding, unit="bits")
 
 
 def is_sequences(result: CorpusResult) -> bool:
@@ -41,35 +43,35 @@ def findings(result: CorpusResult) -> list[Finding]:
         return []
     origin, k, judged = result.facts.origin, kmer_length(result), np.isfinite(letters.bits[0])
     if is_sequences(result):
-        differing = np.isin(np.arange(result.facts.length), letters.differing)
-        at = f"at {ranges(differing, limit=6, origin=origin)}" if differing.any() else ""
+        at = _at(result, letters.differing) if len(letters.differing) else ""
         label = "positions that differ from the background"
-        found.append(Finding(label, int(differing.sum()), unit="count", against=at))
+        found.append(_count(label, len(letters.differing), against=at))
     if judged.any() and not k:
-        total = information_sum(letters.bits)
-        found.append(Finding("information of all positions", total, unit="bits"))
-        if is_sequences(result):
-            relative = information_sum(letters.relative)
-            shares = zip(letters.letters, letters.background, strict=True)
-            named = ", ".join(f"{visible(letter)} {percent(share)}" for letter, share in shares)
-            sentence = f"Background: {named}." * (len(letters.letters) <= _MOST_NAMED)
-            label = "information against the background"
-            found.append(Finding(label, relative, unit="bits", sentence=sentence))
+        found.append(_bits("information of all positions", information_sum(letters.bits)))
+    if judged.any() and not k and is_sequences(result):
+        shares = zip(letters.letters, letters.background, strict=True)
+        named = ", ".join(f"{visible(letter)} {percent(share)}" for letter, share in shares)
+        said = f"Background: {named}." * (len(letters.letters) <= _MOST_NAMED)
+        relative = information_sum(letters.relative)
+        found.append(_bits("information against the background", relative, sentence=said))
     if judged.any():
         most = int(np.nanargmax(letters.bits[1]))
-        bits, low, high = (max(float(x), 0.0) for x in letters.bits[:, most])
         label = f"largest information, at position {position_name(most, origin)}"
-        sentence = f"A {k}-mer covers {k} positions, so bits do not add up." if k else ""
-        largest = Finding(label, bits, low, high, "bits", math.log2(letters.size), "at most")
-        found.append(largest._replace(sentence=sentence))
+        said = f"A {k}-mer covers {k} positions, so bits do not add up." * bool(k)
+        ends = (max(float(x), 0.0) for x in letters.bits[:, most])
+        size = {"reference": math.log2(letters.size), "against": "at most"}
+        found.append(_bits(label, *ends, **size, sentence=said))
     if (few := (letters.documents > 0) & ~judged).any():
-        sentence = f"Positions {ranges(few, limit=6, origin=origin)}."
         label = f"positions with fewer than {letters.least} sequences"
-        verdict = "not judged"
-        found.append(
-            Finding(label, int(few.sum()), unit="count", verdict=verdict, sentence=sentence)
-        )
+        at = _at(result, np.flatnonzero(few))
+        found.append(_count(label, int(few.sum()), against=at, verdict="not judged"))
     return found
+
+
+def _at(result: CorpusResult, positions: Sequence[int] | np.ndarray) -> str:
+    """Positions in a few words."""
+    mask = np.isin(np.arange(result.facts.length), positions)
+    return f"at {ranges(mask, limit=6, origin=result.facts.origin)}"
 
 
 def sections(result: CorpusResult, shown: Sequence[Finding]) -> list[Section]:
@@ -92,15 +94,12 @@ def sections(result: CorpusResult, shown: Sequence[Finding]) -> list[Section]:
 
 def methods(result: CorpusResult) -> str:
     """Sentences on the tests of letters."""
-    parts = []
-    if result.standing_out:
-        parts.append(
-            "Positions that stand out are those whose tokens differ from the two nearest positions "
-            "by McNemar's exact test [@mcnemar1947] with Bonferroni's correction."
-        )
-    if result.letters:
-        parts.append("Sequence logos follow [@schneider1990].")
-    return " ".join(parts)
+    tested = (
+        "Positions that stand out are those whose tokens differ from the two nearest positions by "
+        "McNemar's exact test [@mcnemar1947] with Bonferroni's correction."
+    )
+    logos = "Sequence logos follow [@schneider1990]."
+    return " ".join([tested] * bool(result.standing_out) + [logos] * bool(result.letters))
 
 
 def logo_figure(result: CorpusResult) -> Figure:
@@ -110,34 +109,24 @@ def logo_figure(result: CorpusResult) -> Figure:
     start = max(0, min(origin - _LOGO_ROW // 2, count - _LOGO_ROWS * _LOGO_ROW))
     shown = range(start, min(count, start + _LOGO_ROWS * _LOGO_ROW))
     width = math.ceil(len(shown) / math.ceil(len(shown) / _LOGO_ROW))  # rows of about one length
-    rows = [shown[at : at + width] for at in range(0, len(shown), width)]
     names = [visible(letter).replace(" ", "␣") for letter in letters.letters]
     top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
     heights = letters.shares * np.nan_to_num(letters.bits[0])[:, None]
-
-    def panel(row: range) -> Any:
-        at = slice(row.start, row.stop)
-        return lambda ax: plot_logo(
-            heights[at], names, letters.bits[:, at], row.start - origin, (width, top), ax
-        )
-
-    return Figure(
-        "logo",
-        "Letters by position",
+    panels = []
+    for first in range(0, len(shown), width):
+        at = slice(shown[first], min(shown[first] + width, shown.stop))
+        row = heights[at], names, letters.bits[:, at], at.start - origin, (width, top)
+        panels.append(partial(plot_logo, *row))
+    caption = (
         "A stack is as high as the information of its position: log₂ of the alphabet less the "
-        "entropy, corrected for few documents. Bars are 95 % intervals.",
-        [panel(row) for row in rows],
-        height=1.7 if len(rows) > 1 else 2.6,
+        "entropy, corrected for few documents. Bars are 95 % intervals."
     )
+    height = 1.7 if len(panels) > 1 else 2.6
+    return Figure("logo", "Letters by position", caption, panels, height=height)
 
 
 def plot_logo(
-    heights: np.ndarray,
-    names: Sequence[str],
-    bits: np.ndarray,
-    first: int,
-    size: tuple[int, float],
-    ax: Any,
+    heights: np.ndarray, names: Sequence[str], bits: np.ndarray, first: int, size: Any, ax: Any
 ) -> None:
     """A row of a logo with intervals.
 
@@ -163,19 +152,17 @@ def letter_table(result: CorpusResult) -> Table | None:
     letters, origin = result.letters, result.facts.origin
     if letters is None or not letters.alphabet:
         return None
-    consensus, differing = letters.shares.argmax(axis=1), set(letters.differing.tolist())
+    differing, found = set(letters.differing.tolist()), {x.position for x in result.standing_out}
     header = ("position", "bits", "low", "high", "against background", "consensus", "share",
               "documents", "differs", "stands out")  # fmt: skip
-    found, rows = {x.position for x in result.standing_out}, []
+    bits, rows = np.vstack([letters.bits, letters.relative[:1]]).round(3) + 0.0, []  # no −0.000
     for i, documents in enumerate(letters.documents.tolist()):
-        bits = [
-            "" if np.isnan(x) else f"{round(float(x), 3) + 0.0:.3f}".replace("-", "−")
-            for x in (*letters.bits[:, i], letters.relative[0, i])
-        ]
-        name = visible(letters.letters[consensus[i]]) if documents else ""
-        share = f"{letters.shares[i].max():.3f}" if documents else ""
+        numbers = ["" if np.isnan(x) else f"{x:.3f}".replace("-", "−") for x in bits[:, i]]
+        most = int(letters.shares[i].argmax())
+        consensus = visible(letters.letters[most]), f"{letters.shares[i, most]:.3f}"
         verdicts = ["yes" * (i in positions) for positions in (differing, found)]
-        rows.append((position_name(i, origin), *bits, name, share, f"{documents:,}", *verdicts))
+        most_common = consensus if documents else ("", "")
+        rows.append((position_name(i, origin), *numbers, *most_common, f"{documents:,}", *verdicts))
     note = (
         "Bits with 95 % interval. Differs from the background: likelihood-ratio test. Stands out: "
         "exact test against the two nearest positions. Both with Bonferroni’s correction."
@@ -185,32 +172,25 @@ def letter_table(result: CorpusResult) -> Table | None:
 
 def standing_out(result: CorpusResult) -> list[Finding]:
     """Number of positions that stand out from the nearest two, and where."""
-    found, origin = result.standing_out, result.facts.origin
+    found, held_out = result.standing_out, result.held_out
     if not found:
         return []
-    at = np.isin(np.arange(result.facts.length), [x.position for x in found])
-    todo = ""
-    if origin and result.held_out is not None and result.held_out.dim:
-        todo = (
-            "Positions that stand out may belong to the site or to all such sequences: report on "
-            "sequences of the same origin without the site, too."
-        )
-    label, where = "positions that stand out", f"at {ranges(at, limit=6, origin=origin)}"
-    return [Finding(label, len(found), unit="count", against=where, todo=todo)]
+    todo = (
+        "Positions that stand out may belong to the site or to all such sequences: report on "
+        "sequences of the same origin without the site, too."
+    )
+    aligned = bool(result.facts.origin and held_out is not None and held_out.dim)
+    where = _at(result, [x.position for x in found])
+    return [_count("positions that stand out", len(found), against=where, todo=todo * aligned)]
 
 
 def _shift_table(result: CorpusResult) -> Table:
-    rows = [
-        (
-            position_name(position, result.facts.origin),
-            visible(shift.token, limit=40),
-            percent(shift.share),
-            percent(shift.neighbours),
-        )
-        for position, shifts in result.standing_out
-        for shift in shifts[:_TOKENS]
-    ]
+    rows = []
+    for position, shifts in result.standing_out:
+        name = position_name(position, result.facts.origin)
+        for shift in shifts[:_TOKENS]:
+            shares = percent(shift.share), percent(shift.neighbours)
+            rows.append((name, visible(shift.token, limit=40), *shares))
+    header = ("position", "token", "here", "nearest two")
     note = "Shares of independent documents that reach both positions."
-    return Table(
-        "Positions that stand out", ("position", "token", "here", "nearest two"), rows, note
-    )
+    return Table("Positions that stand out", header, rows, note)

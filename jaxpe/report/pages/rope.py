@@ -1,95 +1,69 @@
 """Page of a rotary configuration. It does not import JAX."""
 
-import functools
-import itertools
 import math
+import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jaxpe.plans import GroupNumbers, LayerPlan, PhaseError, ProgramResult, RopeAnalysis
-from jaxpe.plans.comparison import SAME, same_frequencies, shown_error
+from jaxpe.plans import GroupNumbers, LayerPlan, RopeAnalysis
+from jaxpe.plans.comparison import SAME, shown_error
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
-from jaxpe.report.numbers import number
+from jaxpe.report.numbers import number, ranges
 from jaxpe.report.writing import page
 
 KINDS = {
-    "rotary": "rotates",
-    "axial": "rotates by axis",
-    "none": "no positions",
-    "linear": "recurrence",
-    "bias": "bias",
-    "table": "position table",
-    "convolution": "position convolution",
+    "rotary": "rotates", "axial": "rotates by axis", "none": "no positions", "linear": "recurrence",
+    "bias": "bias", "table": "position table", "convolution": "position convolution",
+}  # fmt: skip
+# What the columns mean, by table.
+NOTES = {
+    "Layers": "layers, +6: every sixth from there. rotated: entries of a query head. pairs, half: "
+    "entry i with i + half; interleaved: 2i with 2i + 1; 24+20+20: frequencies of time, height and "
+    "width. window: positions that a query sees, itself included; ±: to both sides.",
+    "What programs compute": "≠: differs from the first. s, L0: scaling factor, length before "
+    "scaling. cos, sin: factor on both. logits, queries: further factors, on all logits and on the "
+    "last query. evidence, run: compared with the program; read from source: rules not run.",
+    "Frequencies": "never: complete no rotation within the trained positions, before scaling. at "
+    "reach: within the longest text and the window, after scaling. unseen: slow, with phases "
+    "beyond all of training. kept, ÷ s: not changed by scaling, or divided by its full factor.",
+    "Phases": "rounded: all numbers, or frequencies alone. π (lost): the largest error there is. "
+    "off by 0.1: frequencies with a larger error.",
 }
-LEGEND = Table(
-    "What the columns mean",
-    ("column", "meaning"),
-    (
-        ("layers", "indices from 0; “+6” after two indices means every sixth layer from there"),
-        ("rotated", "rotated entries of a query head, out of all its entries"),
-        (
-            "pairs",
-            "half: entry i rotates with i + half; interleaved: entry 2i rotates with 2i + 1; "
-            "numbers such as 24+20+20: frequencies of time, height and width",
-        ),
-        ("window", "positions that a query sees, itself included; ±: to both sides"),
-        ("s", "scaling factor"),
-        ("L0", "length before scaling"),
-        ("cos, sin", "factor on both; logits are multiplied by its square"),
-        ("logits", "additional factor on all logits"),
-        ("queries", "factor on a query at the last position of the longest text"),
-        ("trained", "training positions of the unscaled frequencies"),
-        ("reach", "positions of the longest text, within the window"),
-        ("never", "frequencies that never complete a rotation within the trained positions"),
-        ("at reach", "frequencies that never complete one within the reach, after scaling"),
-        ("unseen", "slow frequencies whose phase within the reach exceeds every training phase"),
-        ("kept", "frequencies that scaling does not change"),
-        ("÷ s", "frequencies that scaling divides by its full factor"),
-        ("π (lost)", "error of half a rotation, the largest there is"),
-        ("evidence", "run: compared with the program; read from source: rules read, not run"),
-        ("≠", "value that differs from the first program"),
-    ),
-)
 _PLACES = {
     "first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer",
     "indexer, last": ", indexer, last entries",
 }  # fmt: skip
 _NOT_COMPARED = {"–", "as weights"}
-_ROUNDED = {"all": "all numbers", "frequencies": "frequencies only"}
-_LAYER_HEADER = ("kind", "layers", "does", "rotated", "base", "scaling", "window", "pairs")
-_ROWS = (
-    "type", "base", "rotated", "s", "L0", "cos, sin", "logits", "queries", "pairs", "frequencies",
-)  # fmt: skip
+_QUIET = {"logits": "1", "queries": "1", "frequencies": "as the first"}  # rows without news
 
 
 @page.register
 def rope_page(result: RopeAnalysis) -> Page:
     """Page of a configuration: layers, programs, frequencies, faults and settings to paste."""
-    context, shown_of = f"{result.context:,} positions", ""
+    about = [result.model_type, f"{result.context:,} positions", result.status]
     if result.numbers_of and result.numbers_of != result.programs[0].name:
-        shown_of = f", numbers of {result.numbers_of}"
+        about.append(f"numbers of {result.numbers_of}")
     programs = [
-        (one.name, one.versions, one.evidence, number(one.longest) if one.problem is None else "–")
+        (one.name, one.versions, number(one.longest) if one.problem is None else "–")
         for one in result.programs
     ]
-    header = ("program", "versions with the same numbers", "evidence", "longest text by default")
-    numbers = Section("Layers and programs", tables=tables_of(result), figures=figures_of(result))
-    faults = Section("What to check", _faults(result))
+    header = ("program", "versions with the same numbers", "longest text by default")
+    found = (
+        Section("What to check", _faults(result)),
+        Section("Layers and programs", tables=tables_of(result), figures=figures_of(result)),
+        Section(f"Settings for {result.length:,} positions", _settings(result), folded=True),
+        Section("Programs", tables=[Table("Programs", header, programs)], folded=True),
+    )
     return Page(
-        name="rope",
-        title=f"Rotary positions: {result.source}",
-        about=f"{result.model_type}, {context}, {result.status}{shown_of}",
-        lead=_lead(result),
-        sections=(
-            *([faults] if result.findings else []),
-            numbers,
-            *([_settings(result)] if result.recipes else []),
-            Section("Programs", tables=[Table("Programs", header, programs)], folded=True),
-            Section(LEGEND.title, tables=[LEGEND], folded=True),
-        ),
+        "rope",
+        f"Rotary positions: {result.source}",
+        ", ".join(filter(None, about)),
+        _lead(result),
+        [each for each in found if each.findings or each.tables],
     )
 
 
@@ -105,78 +79,62 @@ def _lead(result: RopeAnalysis) -> list[Finding]:
     agreement = _agreement(result)
     if widest is None:
         kinds = ", ".join(sorted({kind_text(group.kind) for group in result.groups}))
-        return [
-            Finding("layers that rotate along one axis", 0, unit="count", against=kinds),
-            agreement,
-        ]
+        none = Finding("layers that rotate along one axis", 0, unit="count", against=kinds)
+        return [none, agreement]
     which = f", {kind_name(widest)} layers" * (len(result.turning) > 1)
-    float32 = next(error for error in longest_phase_errors(result) if error.dtype == "float32")
-    never, count = widest.never_round, len(widest.frequencies)
+    float32 = next(x for x in result.precision if x[:2] == (result.length, "float32"))
+    size, count = f"{widest.turning} of {widest.head_dim} turn", f"of {len(widest.frequencies)}"
+    never, trained = widest.never_round, f"within {widest.trained:,} training positions"
+    label, near = "frequencies that never complete a rotation", f"near position {result.length:,}"
     return [
-        Finding(f"base{which}", widest.base, against=f"{widest.turning} of {widest.head_dim} turn"),
-        Finding(
-            f"frequencies that never complete a rotation{which}", never, unit=f"of {count}",
-            against=f"within {widest.trained:,} training positions",
-        ),
+        Finding(f"base{which}", widest.base, against=size),
+        Finding(f"{label}{which}", never, unit=count, against=trained),
         Finding(f"factor on cos and sin{which}", widest.attention_factor, against=widest.rope_type),
-        Finding(
-            "phase error in float32", float32.largest, unit="rad",
-            against=f"near position {result.length:,}",
-        ),
+        Finding("phase error in float32", float32.largest, unit="rad", against=near),
         agreement,
-    ]  # fmt: skip
+    ]
 
 
 def _agreement(result: RopeAnalysis) -> Finding:
     """Whether programs compute the same numbers, and what to do where they do not."""
     programs, odd = result.accepted_by, result.differing
-    serious = [one for one in result.findings if one.severity != "note"]
-    sentence = "" if serious or result.unread or odd else "The file needs no change."
-    told = {one.code for one in result.findings} & {"keys_ignored"}
-    check = odd and not told and result.form != "options"
     stands = ", for the file as it stands" if result.length > result.context else ""
-    return Finding(
-        "programs that agree",
-        len(programs) - len(odd),
-        unit=f"of {len(programs)}",
+    one = Finding(
+        "programs that agree", len(programs) - len(odd), unit=f"of {len(programs)}",
         against=f"with {programs[0].name}{stands}",
-        verdict=f"{short_names(odd)} differ" if odd else "",
-        sentence=sentence,
-        todo="Check another program against golden vectors before it serves the model."
-        if check
-        else "",
-        paste=shlex.join(["jaxpe", "golden", result.source, "--out", "vectors"]) if check else "",
-    )
+    )  # fmt: skip
+    if odd:
+        one = one._replace(verdict=f"{short_names(odd)} differ")
+    elif not result.unread and all(each.severity == "note" for each in result.findings):
+        one = one._replace(sentence="The file needs no change.")
+    if not odd or result.form == "options" or "keys_ignored" in {x.code for x in result.findings}:
+        return one
+    todo = "Check another program against golden vectors before it serves the model."
+    paste = shlex.join(["jaxpe", "golden", result.source, "--out", "vectors"])
+    return one._replace(todo=todo, paste=paste)
 
 
 def _faults(result: RopeAnalysis) -> list[Finding]:
     """Faults, risks and notes; the first two are things to do."""
     rows = []
     for one in result.findings:
-        said, note = f"{one.text} {one.remedy}", one.severity == "note"
-        said += f" Reported in {', '.join(one.references)}." if one.references else ""
-        name, todo = one.code.replace("_", " "), "" if note else said
-        rows.append(Finding(name, one.severity, sentence=said if note else "", todo=todo))
+        met = f" Reported in {', '.join(one.references)}." * bool(one.references)
+        said = {"sentence" if one.severity == "note" else "todo": f"{one.text} {one.remedy}{met}"}
+        rows.append(Finding(one.code.replace("_", " "), one.severity, **said))
     return rows
 
 
-def _settings(result: RopeAnalysis) -> Section:
+def _settings(result: RopeAnalysis) -> list[Finding]:
     """Settings for a longer text, by program."""
     said = (
         "This YaRN is static: it changes the numbers of every text, short ones too. Use these "
         f"settings only where texts are longer than {result.context:,}. "
     )
     name = f"settings for {result.length:,} positions"
-    rows = []
-    for one in result.recipes:
-        todo = f"{'' if rows else said}For {one.program}:"
-        rows.append(Finding(name, one.program, todo=todo, paste=one.text))
-    return Section(f"Settings for {result.length:,} positions", rows)
-
-
-def longest_phase_errors(result: RopeAnalysis) -> list[PhaseError]:
-    """Phase errors at the longest text."""
-    return [error for error in result.precision if error.length == result.length]
+    return [
+        Finding(name, one.program, todo=f"{said * (not k)}For {one.program}:", paste=one.text)
+        for k, one in enumerate(result.recipes)
+    ]
 
 
 def kind_text(kind: str) -> str:
@@ -194,95 +152,114 @@ def kind_name(one: LayerPlan) -> str:
 
 
 def tables_of(result: RopeAnalysis) -> list[Table]:
-    """Tables of layers, programs, frequencies and phases."""
-    parts = len({group.part for group in result.groups}) > 1
-    stacks = ("Layers", result.groups, parts), ("Other models", result.towers, True)
-    tables = [
-        Table(title, _LAYER_HEADER, [_layer_row(one, part) for one in plans])
-        for title, plans, part in stacks if plans
-    ]  # fmt: skip
+    """Tables of layers, programs, frequencies and phases; each note of `NOTES` once."""
+    header = ("kind", "layers", "does", "rotated", "base", "scaling", "window", "pairs")
+    stacks = {"Layers": result.groups, "Other models": result.towers}.items()
+    tables = [Table(title, header, [*map(_layer_row, one)]) for title, one in stacks if one]
     if result.status == "judged" and result.accepted_by:
         numbers = enumerate(result.accepted_by[0].numbers)
-        tables += [_program_table(result, index, parts) for index, one in numbers if one.turns]
-    if not result.turning:
-        return tables
+        tables += [_program_table(result, index) for index, one in numbers if one.turns]
+    if result.turning:
+        tables += [_frequency_table(result), _phase_table(result)]
+    notes = dict(NOTES)
+    kinds = (re.split(" (?:in|near) ", each.title)[0] for each in tables)
+    return [x._replace(note=notes.pop(kind, "")) for x, kind in zip(tables, kinds, strict=True)]
+
+
+def _frequency_table(result: RopeAnalysis) -> Table:
     header = ("layers", "trained", "reach", "never", "at reach", "unseen", "kept", "÷ s")
+    rows = []
+    for one in result.turning:
+        never = f"{one.never_round} of {len(one.frequencies)}"
+        counts = (one.never_round_at_reach, one.unseen, one.kept, one.divided)
+        lengths = f"{one.trained:,}", f"{one.reach:,}"
+        rows.append((kind_name(one), *lengths, never, *map(str, counts)))
+    return Table("Frequencies", header, rows)
+
+
+def _phase_table(result: RopeAnalysis) -> Table:
+    header = ("type", "rounded", "error, rad", "off by 0.1")
     rows = [
-        (
-            kind_name(one),
-            *(f"{one.trained:,}", f"{one.reach:,}", f"{one.never_round} of {len(one.frequencies)}"),
-            *map(str, (one.never_round_at_reach, one.unseen, one.kept, one.divided)),
-        )
-        for one in result.turning
+        (x.dtype, x.rounded, shown_error(x), f"{x.lost}")
+        for x in result.precision
+        if x.length == result.length
     ]
-    phases = [
-        (one.dtype, _ROUNDED[one.rounded], shown_error(one), f"{one.lost}")
-        for one in longest_phase_errors(result)
-    ]
-    title = f"Phases near position {result.length:,}"
-    return [
-        *tables,
-        Table("Frequencies", header, rows),
-        Table(title, ("type", "rounded", "error, rad", "off by 0.1"), phases),
-    ]
+    return Table(f"Phases near position {result.length:,}", header, rows)
 
 
-def _layer_row(one: LayerPlan, part: bool) -> tuple[str, ...]:
+def _layer_row(one: LayerPlan) -> tuple[str, ...]:
     window = "–" if one.window is None else f"{'±' if one.two_sided else ''}{one.window:,}"
-    kind = kind_name(one) + (f" in {one.part}" if part and one.part else "")
-    axial, turned, pairs = one.kind == "axial", ("–", "–", "–"), "–"
+    kind, axial = kind_name(one) + f" in {one.part}" * bool(one.part), one.kind == "axial"
+    turned = ("–", "–", "–")
     if axial or one.turns:
         scaling, place = (one.layout, "") if axial else (one.rope_type, _PLACES[one.place])
         turned = f"{one.turning} of {one.head_dim}{place}", f"{one.base:,.0f}", scaling
-        sections = "" if axial or not one.sections else f", {'+'.join(map(str, one.sections))}"
-        pairs = f"{one.pairing}{sections}" if one.pairing else "–"
-    return kind, layer_ranges(one.layers), kind_text(one.kind), *turned, window, pairs
+    pairs = [one.pairing or "–", "+".join(map(str, one.sections * (not axial)))]
+    layers = "all" if one.layers is None else layer_ranges(one.layers)
+    return kind, layers, kind_text(one.kind), *turned, window, ", ".join(filter(None, pairs))
 
 
-def layer_ranges(layers: tuple[int, ...] | None) -> str:
+def layer_ranges(layers: tuple[int, ...]) -> str:
     """Short text of layer indices: ranges, or the first two of equally spaced indices.
 
-    >>> layer_ranges((0, 1, 2, 5)), layer_ranges((5, 11, 17, 23)), layer_ranges(None)
-    ('0-2, 5', '5, 11 +6 to 23', 'all')
+    >>> layer_ranges((0, 1, 2, 5)), layer_ranges((5, 11, 17, 23)), layer_ranges(())
+    ('0–2, 5', '5, 11 +6 to 23', 'none')
     """
-    if not layers:
-        return "all" if layers is None else "none"
-    steps = {b - a for a, b in itertools.pairwise(layers)}
+    steps = set(np.diff(layers).tolist())
     if len(layers) > 3 and len(steps) == 1 and steps != {1}:
         return f"{layers[0]}, {layers[1]} +{steps.pop()} to {layers[-1]}"
-    runs = itertools.groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0])
-    ranges = ([layer for _, layer in run] for _, run in runs)
-    texts = ["-".join(map(str, dict.fromkeys((one[0], one[-1])))) for one in ranges]
-    if len(texts) > 4:
-        return f"{len(layers)}: {', '.join(texts[:3])} … {texts[-1]}"
-    return ", ".join(texts)
+    return ranges(np.isin(np.arange(max(layers, default=0) + 1), layers)) or "none"
 
 
-def _program_table(result: RopeAnalysis, index: int, parts: bool) -> Table:
-    """Table with one column for programs that agree, by evidence; ≠ marks a difference."""
-    first, group = result.accepted_by[0].numbers[index], result.groups[index]
-    columns: dict[tuple[str, ...], list[str]] = {}
-    for program in result.programs:
-        column = (*_program_column(program, index, first), program.evidence)
-        columns.setdefault(column, []).append(program.name)
-    names = [short_names(programs) for programs in columns.values()]
-    usual = _program_column(result.accepted_by[0], index, first)
-    rows = [
-        (name, *(_marked(column[row], usual[row], column[0]) for column in columns))
-        for row, name in enumerate(_ROWS)
-    ]
-    rows.append(("evidence", *(column[-1] for column in columns)))
-    header = ("quantity", *(["all programs"] if len(names) == 1 < len(result.programs) else names))
-    several = len(result.turning) > 1
-    suffix = f" in {group.name.replace('_', ' ')} layers" if several else ""
-    suffix += f" of {group.part}" if several and group.part and parts else ""
-    return Table(f"What programs compute{suffix}", header, rows)
+def _program_table(result: RopeAnalysis, index: int) -> Table:
+    """Table with one column for programs that agree, by evidence; ≠ marks a difference.
+
+    Programs that refuse the file have no column: a finding names them.
+    """
+    programs, group = result.accepted_by, result.groups[index]
+    first = programs[0].numbers[index]
+    usual, columns = _cells(first, first), dict[tuple[str, ...], list[str]]()
+    for program in programs:
+        one = program.numbers[index]
+        own = _cells(one, first) if one.turns else {"type": "does not rotate"}
+        cells = (_marked(own.get(name, "–"), text) for name, text in usual.items())
+        columns.setdefault((*cells, program.evidence), []).append(program.name)
+    named = zip((*usual, "evidence"), *columns, strict=True)
+    rows = [row for row in named if not {*row[1:]} <= {"–", _QUIET.get(row[0])}]
+    names = [short_names(each) for each in columns.values()]
+    title = "What programs compute"
+    if len(result.turning) > 1:
+        title += f" in {kind_name(group)} layers"
+        title += f" of {group.part}" * bool(group.part)
+    return Table(title, ("quantity", *names), rows)
 
 
-def _marked(cell: str, usual: str, kind: str) -> str:
-    """A cell, with ≠ where a program that reads the file differs from the first."""
-    differs = cell != usual and not {cell, usual} & _NOT_COMPARED and kind != "refused"
-    return f"≠ {cell}" if differs else cell
+def _marked(cell: str, usual: str) -> str:
+    """A cell, with ≠ where it differs from that of the first program."""
+    return f"≠ {cell}" if cell != usual and not {cell, usual} & _NOT_COMPARED else cell
+
+
+def _cells(one: GroupNumbers, first: GroupNumbers) -> dict[str, str]:
+    """Numbers of a program as texts, its frequencies as ratios to those of the first."""
+    frequencies = f"{len(one.frequencies)} of them"
+    if len(one.frequencies) == len(first.frequencies):
+        ratios = one.frequencies / first.frequencies
+        ratios = np.sort(ratios[abs(ratios - 1) > SAME])
+        ends = dict.fromkeys(f"{x:.4g}" for x in (*ratios[:1], *ratios[-1:]))
+        frequencies = f"× {' to '.join(ends)}" if ends else "as the first"
+    unscaled = math.isnan(one.factor) or one.rope_type == "proportional"
+    return {
+        "type": one.rope_type,
+        "base": f"{one.base:,.0f}",
+        "rotated": str(one.turning),
+        "s": "–" if unscaled else f"{one.factor:.4g}",
+        "L0": f"{one.original:,}" if one.original else "–",
+        "cos, sin": f"{one.attention_factor:.4g}",
+        "logits": f"{one.logit_factor:.4g}",
+        "queries": f"{one.query_factor:.4g}",
+        "pairs": one.pairing.split(",")[0] if "permuted" not in one.pairing else "as weights",
+        "frequencies": frequencies,
+    }
 
 
 def short_names(names: Sequence[str]) -> str:
@@ -294,89 +271,36 @@ def short_names(names: Sequence[str]) -> str:
     return ", ".join(f"{program} {', '.join(parts)}".strip() for program, parts in versions.items())
 
 
-def _program_column(program: ProgramResult, index: int, first: GroupNumbers) -> tuple[str, ...]:
-    empty = ("–",) * (len(_ROWS) - 1)
-    if program.problem is not None:
-        return ("refused", *empty)
-    one = program.numbers[index]
-    if not one.turns:
-        return ("does not rotate", *empty)
-    if same_frequencies(one.frequencies, first.frequencies):
-        frequencies = "as the first"
-    elif len(one.frequencies) != len(first.frequencies):
-        frequencies = f"{len(one.frequencies)} of them"
-    else:
-        ratios = one.frequencies / first.frequencies
-        ratios = ratios[abs(ratios - 1) > SAME]
-        ends = dict.fromkeys(f"{one:.4g}" for one in (ratios.min(), ratios.max()))
-        frequencies = f"× {' to '.join(ends)}"
-    return (
-        one.rope_type,
-        f"{one.base:,.0f}",
-        str(one.turning),
-        "–" if math.isnan(one.factor) or one.rope_type == "proportional" else f"{one.factor:.4g}",
-        f"{one.original:,}" if one.original else "–",
-        f"{one.attention_factor:.4g}",
-        f"{one.logit_factor:.4g}",
-        f"{one.query_factor:.4g}",
-        one.pairing.split(",")[0] if "permuted" not in one.pairing else "as weights",
-        frequencies,
-    )
-
-
 def figures_of(result: RopeAnalysis) -> list[Figure]:
-    """Wavelengths before and after scaling, and phase errors."""
-    widest, turning = result.widest, result.turning
+    """Wavelengths before and after scaling."""
+    widest = result.widest
     if widest is None:
         return []
-    count, names = len(widest.frequencies), [one.name.replace("_", " ") for one in turning]
-    waves = [(2 * np.pi / one.unscaled, 2 * np.pi / np.asarray(one.frequencies)) for one in turning]
+    waves = {
+        one.name.replace("_", " "): (
+            2 * np.pi / one.unscaled,
+            2 * np.pi / np.asarray(one.frequencies),
+        )
+        for one in result.turning
+    }
     lengths = {"training": widest.trained, "longest": widest.reach}
-    return [
-        Figure(
-            "wavelengths",
-            f"{widest.never_round} of {count} frequencies never complete a rotation",
-            "Positions in which a frequency completes a rotation, before scaling (faint) and "
-            "after. Above the training line, no rotation is complete in training.",
-            [functools.partial(plot_wavelengths, names, waves, lengths)],
-        ),
-        Figure(
-            "precision",
-            "Phase error by dtype",
-            "Largest phase error over the last 256 positions of a text, at most π. Solid: all "
-            "numbers are rounded to the dtype. Dashed: only frequencies are.",
-            [functools.partial(plot_precision, result.precision)],
-        ),
-    ]
+    never = f"{widest.never_round} of {len(widest.frequencies)}"
+    caption = (
+        "Positions in which a frequency completes a rotation, before scaling (faint) and after. "
+        "Above the training line, no rotation is complete in training."
+    )
+    title = f"{never} frequencies never complete a rotation"
+    return [Figure("wavelengths", title, caption, [partial(plot_wavelengths, waves, lengths)])]
 
 
 def plot_wavelengths(
-    names: Sequence[str],
-    waves: Sequence[tuple[np.ndarray, np.ndarray]],
-    lengths: dict[str, int],
-    ax: Any,
+    waves: dict[str, tuple[np.ndarray, np.ndarray]], lengths: dict[str, int], ax: Any
 ) -> None:
     """Wavelengths before and after scaling, against the lengths of training and use."""
-    for name, (before, after) in zip(names, waves, strict=True):
+    for name, (before, after) in waves.items():
         (line,) = ax.plot(before, lw=1.2, alpha=0.4)
         ax.plot(after, color=line.get_color(), label=name)
     for (name, length), dash in zip(lengths.items(), ("--", ":"), strict=True):
         ax.axhline(length, color="#555555", lw=1.0, ls=dash, label=f"{name}: {length:,}")
     ax.set(xlabel="frequency k", ylabel="wavelength, positions", yscale="log")
-    ax.legend()
-
-
-def plot_precision(errors: Sequence[PhaseError], ax: Any) -> None:
-    """Largest phase error against the length of a text, a colour for each dtype."""
-    colours: dict[str, str] = {}
-    for name, rounded in dict.fromkeys((error.dtype, error.rounded) for error in errors):
-        curve = [e for e in errors if (e.dtype, e.rounded) == (name, rounded)]
-        lengths, largest = [e.length for e in curve], [max(e.largest, 1e-9) for e in curve]
-        dash, label = ("-", name) if rounded == "all" else ("--", f"{name} frequencies")
-        (line,) = ax.plot(
-            lengths, largest, dash, color=colours.get(name), marker="o", ms=3, label=label
-        )
-        colours.setdefault(name, line.get_color())
-    ax.axhline(math.pi, color="#555555", lw=0.8, ls=":")
-    ax.set(xlabel="length of the text", ylabel="error, radians", xscale="log", yscale="log")
     ax.legend()
