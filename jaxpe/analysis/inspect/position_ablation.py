@@ -103,7 +103,7 @@ def _loss_ablation(
 
     def mean_loss(batch: dict[str, np.ndarray], positions: np.ndarray) -> np.ndarray:
         if not causal:
-            return run(batch, positions)
+            return np.asarray(run(batch, positions), np.float64)
         return np.asarray(run(batch["ids"], positions), np.float64).mean(axis=-1)
 
     values = _document_values(mean_loss, batches, moved, progress)

@@ -106,7 +106,9 @@ def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
     """How far the model reads: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
-        said = "Its output depends on all of it." if embedding else "Longer contexts may matter."
+        said = "Longer contexts may matter."
+        if embedding or reach.effective >= int(reach.lengths[-1]):
+            said = "Its output depends on this much." if embedding else "All context tried helps."
         return measure(of, "reach", sentence=said)
     said = "Longer contexts do not help measurably."
     todo, paste = "Keep what matters within that distance.", f"prompt = prompt[-{high}:]"
