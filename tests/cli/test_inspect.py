@@ -15,7 +15,8 @@ def test_page_table_and_numbers(command, tmp_path):
     assert "ablation" in err
     found = json.loads((out / "inspect.json").read_text())
     assert found["facts"]["layers"] == 2
-    assert set(found["absent"]) == {"geometry", "attention", "probe", "loss", "needles"}
+    absent = {"geometry", "attention", "spectral", "heads", "probe", "loss", "needles"}
+    assert set(found["absent"]) == absent
     copy = shutil.copytree(out, tmp_path / "copy")
     code, compared, err = command("compare", out, copy, "--out", tmp_path / "both")
     assert code == 0, err
