@@ -40,7 +40,7 @@ def findings_page(result: FindingsComparison) -> Page:
     return Page(
         name="comparison",
         title=f"Comparison of {name_list(result.folders)}",
-        about=f"each compared with {result.folders[0]}",
+        about=f"differences from {result.folders[0]}",
         lead=[lead, *top],
         sections=(
             *([Section("Differences", more)] if more else []),

@@ -38,9 +38,8 @@ _SCORES = {
 _PLACES = ("occupied", "position")
 _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 _NOTE = (
-    "Losses and accuracies are of held-out documents. Scores of the geometry compare position "
-    "vectors with the training documents. The best step is chosen on the same held-out documents, "
-    "so it looks a little better than it is."
+    "Held-out documents also choose the best step, which looks a little better than it is. Scores "
+    "of the geometry compare position vectors with the training documents."
 )
 
 
@@ -58,7 +57,6 @@ def training_page(run: TrainedRun) -> Page:
         "vocabulary size": f"{done.vocab_size:,}",
         "duration": f"{duration(done.seconds)}{since}",
         **({"extended at step": f"{done.extended_after:,}"} if done.extended_after else {}),
-        "pace": _pace(done.tokens_per_second),
         **{k: f"{value} ({origin})" for k, (value, origin) in choices(config, done.task).items()},
         **{name: importlib.metadata.version(name) for name in ("flax", "optax")},
     }
@@ -67,22 +65,13 @@ def training_page(run: TrainedRun) -> Page:
         title=f"Trained on {done.source}: {done.task}, {done.encoding}",
         about=f"{plural(done.documents, 'training document')}, {plural(done.steps, 'step')} of "
         f"{plural(config.batch_size, 'document')}",
-        lead=[
-            *_losses(done),
-            _trend(run),
-            Finding("parameters", done.parameters, unit="count"),
-        ],
+        lead=[*_losses(done), _trend(run), Finding("parameters", done.parameters, unit="count")],
         sections=(
             Section("Evaluations", tables=[ends], figures=_figures(run.history)),
             Section("What is not known yet", _open(run)),
         ),
         settings=settings,
     )
-
-
-def _pace(speed: float | None) -> str:
-    # Which is not known better than to two digits.
-    return "not known" if speed is None else f"{float(f'{speed:.2g}'):,.0f} tokens/s"
 
 
 def _losses(done: TrainSummary) -> list[Finding]:
@@ -98,17 +87,17 @@ def _losses(done: TrainSummary) -> list[Finding]:
 
 def _trend(run: TrainedRun) -> Finding:
     """Direction of the held-out loss at the end, and what may lower it."""
-    trend, constant = loss_trend(run), run.config.decay == "constant"
-    known = trend.direction != "unknown"
-    overfits = "The model overfits: try fewer steps, more dropout or a smaller model."
-    if trend.fall == 0:
-        overfits = "It was lowest before training: try a lower learning rate or more documents."
-    level = "The learning rate decays to 0: more steps at a higher rate may still lower it."
-    said = {
-        "unknown": "Too few evaluations show whether the loss was still falling.",
-        "rising": overfits,
-        "level": "" if constant else level,
-    }
+    trend = loss_trend(run)
+    known, rising = trend.direction != "unknown", trend.direction == "rising"
+    sentence = ""
+    if not known:
+        sentence = "Too few evaluations show whether the loss was still falling."
+    elif rising and trend.fall == 0:
+        sentence = "It was lowest before training: try a lower learning rate or more documents."
+    elif rising:
+        sentence = "The model overfits: try fewer steps, more dropout or a smaller model."
+    elif trend.direction == "level" and run.config.decay != "constant":
+        sentence = "The learning rate decays to 0: more steps at a higher rate may still lower it."
     return Finding(
         f"change of the loss since step {trend.since:,}" if known else "change of the loss",
         trend.change,
@@ -116,7 +105,7 @@ def _trend(run: TrainedRun) -> Finding:
         reference=trend.fall,
         against=f"fall up to step {trend.best.step:,}:",
         verdict=trend.direction if known else "not judged",
-        sentence=said.get(trend.direction, ""),
+        sentence=sentence,
     )
 
 
@@ -136,9 +125,8 @@ def _open(run: TrainedRun) -> list[Finding]:
         line = command_line("audit", Model(model=str(config.out)))
         said = "Check the published theorems on it."
         steps.append(unknown("published theorems", todo=said, paste=line))
-    longer = unknown(
-        "loss after longer training", todo="Train it for longer.", paste=_resumed(config)
-    )
+    said = "Train it for longer."
+    longer = unknown("loss after longer training", todo=said, paste=_resumed(config))
     # Where the loss does not fall, longer training helps least.
     first = loss_trend(run).direction in ("falling", "unknown")
     return [longer, *steps] if first else [*steps, longer]
@@ -205,13 +193,11 @@ def _series(history: Sequence[Record], name: str) -> np.ndarray:
 
 def _figures(history: Sequence[Record]) -> list[Figure]:
     """The curves and, if the encoding was probed, its geometry."""
-    panels = [
-        functools.partial(
-            plot_curve, _series(history, name), _series(history, f"eval/{name}"), label
-        )
-        for name, label in (("loss", "cross-entropy, nats"), ("accuracy", "accuracy"))
-        if any(name in record for record in history)
-    ]
+    panels = []
+    for name, label in (("loss", "cross-entropy, nats"), ("accuracy", "accuracy")):
+        curves = _series(history, name), _series(history, f"eval/{name}")
+        if curves[0].size:
+            panels.append(functools.partial(plot_curve, *curves, label))
     caption = (
         "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
         "Dropout raises the loss of training batches alone."
@@ -244,8 +230,8 @@ def plot_curve(training: np.ndarray, held_out: np.ndarray, label: str, ax: Any) 
 
 def plot_probe(curves: Mapping[str, np.ndarray], label: str, ax: Any) -> None:
     """A score of the geometry at the probed steps, on a logarithmic axis with 0."""
-    for name, (steps, values) in curves.items():
-        ax.plot(steps, values, marker="o", ms=4, label=name)
+    for width, (name, (steps, values)) in zip((4, 1.2), curves.items(), strict=True):
+        ax.plot(steps, values, marker="o", ms=2 + width, lw=width, label=name)
     ax.set(title=label, xlabel="step", xscale="symlog")
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     if label == _SCORES["min_separation"]:
