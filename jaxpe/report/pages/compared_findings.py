@@ -1,6 +1,7 @@
 """Page of a comparison of reports or inspections, finding by finding."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def findings_page(result: FindingsComparison) -> Page:
         for name in result.less_comparable
     ]
     rows = zip(result.names, result.units, result.estimates.T, strict=True)
-    values = [(name, *(_cell(*ends, unit) for ends in cells)) for name, unit, cells in rows]
+    values = [(name, *(_cell(ends.tolist(), unit) for ends in cells)) for name, unit, cells in rows]
     settings = [(name.replace("_", " "), *row) for name, row in differing.items()]
     tables = [
         Table("Values", ("finding", *result.folders), values, "Not judged without an interval."),
@@ -66,10 +67,11 @@ def _difference(result: FindingsComparison, folder: int, index: int) -> Finding:
     )  # fmt: skip
 
 
-def _cell(value: float, low: float, high: float, unit: str) -> str:
+def _cell(estimate: Sequence[float], unit: str) -> str:
+    value, low, high = estimate
     if np.isnan(value):
         return "–"
-    text, ends, _ = Finding("", float(value), float(low), float(high), unit=unit).texts()
+    text, ends, _ = Finding("", value, low, high, unit=unit).texts()
     return f"{text} ({ends})" if ends else text
 
 

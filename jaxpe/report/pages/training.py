@@ -140,7 +140,7 @@ def _compared(config: TrainConfig, other: TrainConfig) -> str:
 def _resumed(config: TrainConfig) -> str:
     """Command that trains a run twice as long, with options its saved configuration lacks."""
     name = "epochs" if config.epochs else "steps"
-    longer = {name: 2 * (getattr(config, name) or DEFAULT_STEPS)}
+    longer: dict[str, Any] = {name: 2 * (getattr(config, name) or DEFAULT_STEPS)}
     # Modules are imported only if the command line names them, never from a file.
     named = [name for name in SIDES if ":" in (getattr(config, name) or "")]
     given = {name: getattr(config, name) for name in (*MACHINE, *named)}
