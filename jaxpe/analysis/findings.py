@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from jaxpe._core.errors import InputError
@@ -80,7 +79,9 @@ class FindingsComparison(NamedTuple):
         return [name for name, row in rows if name in names and not _alike(row, ratio)]
 
 
-def differences(first: np.ndarray, second: np.ndarray, *, shared: ArrayLike = False) -> np.ndarray:
+def differences(
+    first: np.ndarray, second: np.ndarray, *, shared: bool | np.ndarray = False
+) -> np.ndarray:
     """Differences of estimates, with 95 % intervals from those of the estimates.
 
     Independent estimates: by the method of variance estimates recovery (Zou & Donner 2008), each

@@ -18,7 +18,6 @@ _ON_TOP = 4  # pairs as cards
 def corpora_page(result: CorporaComparison) -> Page:
     """Page of a comparison: each pair against chance, sizes, and two dimensions of each."""
     pairs = [_pair(pair) for pair in sorted(result.pairs, key=lambda pair: pair.p_adjusted)]
-    names = name_list([each.name for each in result.corpora])
     corpora = [(each.name, f"{each.documents:,}", f"{each.tokens:,}") for each in result.corpora]
     configurations = Figure(
         "configurations",
@@ -28,64 +27,51 @@ def corpora_page(result: CorporaComparison) -> Page:
         [functools.partial(plot_configurations, result.corpora)],
         height=4.2,
     )
-    warnings = list(_warnings(result))
     sizes = Table("Sizes", ("corpus", "documents", "tokens"), corpora)
+    findings = [*pairs[_ON_TOP:], *_warnings(result)]
     return Page(
         name="corpora",
-        title=f"Positional geometries of {names}",
+        title=f"Positional geometries of {name_list([each.name for each in result.corpora])}",
         about=f"{plural(result.length, 'position')}, tokenizer {result.tokenizer}",
         lead=pairs[:_ON_TOP],
-        sections=(
-            Section("Pairs", pairs[_ON_TOP:], [_pair_table(result), sizes], [configurations]),
-            *([Section("What makes them less comparable", warnings)] if warnings else []),
-        ),
+        sections=[Section("Pairs", findings, [_pair_table(result), sizes], [configurations])],
         settings={"dimensions": f"{result.dim}", "seed": f"{result.seed}"},
-        methods=(
-            f"Geometries of {len(result.corpora)} corpora at {result.length:,} positions "
-            f"(tokenizer {result.tokenizer}) were compared by the distance of their split-half "
-            f"Gram matrices. p-values are of {result.permutations:,} random deals of the folds, "
-            "adjusted by Holm's method [@jaxpe]."
-        ),
+        methods=f"Geometries of {result.length:,} positions (tokenizer {result.tokenizer}) were "
+        "compared by the distance of their split-half Gram matrices. p-values are of "
+        f"{result.permutations:,} random deals of the folds, adjusted by Holm's method [@jaxpe].",
     )
 
 
 def _pair(pair: ComparedPair) -> Finding:
     """The distance of two corpora against that of random deals of their folds."""
-    names, differ = f"{pair.first} and {pair.second}", pair.differ
-    return Finding(
-        f"distance of {names}",
-        pair.distance,
-        reference=pair.chance,
-        against="95 % of random deals stay below",
-        verdict="they differ" if differ else "no significant difference",
-        sentence="Their positions are arranged differently."
-        if differ
-        else "There may be too few documents to tell them apart.",
-        todo=f"Do not use vectors fitted to one of {names} for the other." if differ else "",
-    )
+    names = f"{pair.first} and {pair.second}"
+    finding = Finding(
+        f"distance of {names}", pair.distance, reference=pair.chance,
+        against="95 % of random deals stay below", verdict="no significant difference",
+        sentence="There may be too few documents to tell them apart.",
+    )  # fmt: skip
+    if not pair.differ:
+        return finding
+    todo = f"Do not use vectors fitted to one of {names} for the other."
+    return finding._replace(verdict="they differ", sentence="", todo=todo)
 
 
 def _pair_table(result: CorporaComparison) -> Table:
     header = ("corpora", "p", "p (Holm)", "Procrustes", "angle", "overlap", "folds", "tokens")
-    rows = [
-        (
-            f"{pair.first}, {pair.second}",
-            number(pair.p_value),
-            number(pair.p_adjusted),
-            number(pair.residual),
-            f"{np.degrees(pair.angles[-1]):.0f}°" if len(pair.angles) else "–",
-            percent(pair.overlap),
-            f"{pair.folds}",
-            f"{pair.tokens:,}",
+    rows = []
+    for pair in result.pairs:
+        numbers = map(number, (pair.p_value, pair.p_adjusted, pair.residual))
+        angle = f"{np.degrees(pair.angles[-1]):.0f}°" if len(pair.angles) else "–"
+        sizes = f"{pair.folds}", f"{pair.tokens:,}"
+        rows.append(
+            (f"{pair.first}, {pair.second}", *numbers, angle, percent(pair.overlap), *sizes)
         )
-        for pair in result.pairs
-    ]
-    note = (
+    return Table(
+        "Pairs", header, rows,
         "Procrustes: share of the second configuration that the first, turned and scaled, does not "
         "explain. Angle: the largest principal angle. Overlap: Σ min(p, q) of all tokens. Tokens: "
-        "of a fold, thinned to equally many."
-    )
-    return Table("Pairs", header, rows, note)
+        "of a fold, thinned to equally many.",
+    )  # fmt: skip
 
 
 def _warnings(result: CorporaComparison) -> Iterator[Finding]:

@@ -55,10 +55,7 @@ def runs_page(result: RunComparison) -> Page:
         for group in result.groups
         if result.task == "classify"
     ]
-    more = {
-        "Configurations": [*means[2:], *leads[1:], *accuracies],
-        "What makes them less comparable": [*_warnings(result)],
-    }
+    more = [*means[2:], *leads[1:], *accuracies, *_warnings(result)]
     return Page(
         name="comparison",
         title=f"{plural(len(names), 'run')} on {result.source}",
@@ -66,7 +63,7 @@ def runs_page(result: RunComparison) -> Page:
         lead=[*means[:2], *leads[:1]],
         sections=(
             Section("Runs", (), tables if settings else tables[:1], [losses], note=_NOTE),
-            *(Section(title, rows) for title, rows in more.items() if rows),
+            *([Section("Configurations", more)] if more else []),
         ),
         methods=_METHODS,
     )

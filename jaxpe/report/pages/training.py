@@ -5,7 +5,7 @@ import functools
 import importlib.metadata
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from jaxpe.training import TrainConfig, TrainSummary
 from jaxpe.training.config import DEFAULT_STEPS, MACHINE, SIDES
 from jaxpe.training.log import Record
 
-# Metric beside the loss, and its name.
-_SHARES = {
-    "translate": ("exact", "answers wholly right"),
-    "classify": ("accuracy", "held-out accuracy"),
+# Metric beside the loss, its name and unit.
+_METRICS = {
+    "translate": ("exact", "answers wholly right", "share"),
+    "classify": ("accuracy", "held-out accuracy", "share"),
 }
 _SCORES = {
     "min_separation": "smallest separation",
@@ -34,17 +34,12 @@ _SCORES = {
     "stress": "raw stress, Eq. (4)",
     "scaled_stress": "scaled stress",
 }
-# Over all positions, over those that hold a token, and against the geometry of position alone.
-_PLACES: dict[str, tuple[str, dict[str, Any]]] = {
-    "all_positions": ("all", {"color": "#DDDDDD", "lw": 6, "solid_capstyle": "round"}),
-    "occupied": ("occupied", {"marker": "o", "ms": 4}),
-    "position": ("position", {"marker": "D", "ms": 4}),
-}
+# Over positions that hold a token, and against the geometry of position alone.
+_PLACES = ("occupied", "position")
 _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 _NOTE = (
-    "Losses and accuracies are of held-out documents. Scores of the geometry compare position "
-    "vectors with the training documents. The best step is chosen on the same held-out documents, "
-    "so it looks a little better than it is."
+    "Held-out documents also choose the best step, which looks a little better than it is. Scores "
+    "of the geometry compare position vectors with the training documents."
 )
 
 
@@ -55,19 +50,13 @@ def training_page(run: TrainedRun) -> Page:
     if done is None:
         raise InputError(f"{config.out} is only at step {run.step:,}; resume it first")
     ends = Table("Evaluations", ("measure", "start", "best", "end"), summary_rows(done), _NOTE)
-    extended = ""
-    if done.extended_after:
-        extended = (
-            f"The run was extended: up to step {done.extended_after:,} its learning rate followed "
-            "the schedule of a shorter run."
-        )
     since = f", since step {done.resumed_at:,}" if done.resumed_at else ""
     settings = {
         "held-out documents": f"{done.held_out:,}",
         "longest document": f"{done.longest:,} tokens" if done.longest else "not known",
         "vocabulary size": f"{done.vocab_size:,}",
         "duration": f"{duration(done.seconds)}{since}",
-        "pace": _pace(done.tokens_per_second),
+        **({"extended at step": f"{done.extended_after:,}"} if done.extended_after else {}),
         **{k: f"{value} ({origin})" for k, (value, origin) in choices(config, done.task).items()},
         **{name: importlib.metadata.version(name) for name in ("flax", "optax")},
     }
@@ -76,22 +65,13 @@ def training_page(run: TrainedRun) -> Page:
         title=f"Trained on {done.source}: {done.task}, {done.encoding}",
         about=f"{plural(done.documents, 'training document')}, {plural(done.steps, 'step')} of "
         f"{plural(config.batch_size, 'document')}",
-        lead=[
-            *_losses(done),
-            _trend(run),
-            Finding("parameters", done.parameters, unit="count"),
-        ],
+        lead=[*_losses(done), _trend(run), Finding("parameters", done.parameters, unit="count")],
         sections=(
-            Section("Evaluations", tables=[ends], figures=_figures(run.history), note=extended),
+            Section("Evaluations", tables=[ends], figures=_figures(run.history)),
             Section("What is not known yet", _open(run)),
         ),
         settings=settings,
     )
-
-
-def _pace(speed: float | None) -> str:
-    # Which is not known better than to two digits.
-    return "not known" if speed is None else f"{float(f'{speed:.2g}'):,.0f} tokens/s"
 
 
 def _losses(done: TrainSummary) -> list[Finding]:
@@ -99,26 +79,25 @@ def _losses(done: TrainSummary) -> list[Finding]:
     first, _, last = done.evaluation
     before, after = (as_float(record["loss"]) for record in (first, last))
     loss = Finding("held-out loss", after, unit="nats", reference=before, against="before")
-    if done.task not in _SHARES:
-        before, after = perplexity_of(before), perplexity_of(after)
-        return [loss, Finding("held-out perplexity", after, reference=before, against="before")]
-    metric, label = _SHARES[done.task]
-    before, after = (as_float(record.get(metric)) for record in (first, last))
-    return [loss, Finding(label, after, unit="share", reference=before, against="before")]
+    metric, label, unit = _METRICS.get(done.task, ("", "held-out perplexity", ""))
+    pair = [as_float(each.get(metric)) for each in (first, last)]
+    before, after = pair if metric else map(perplexity_of, (before, after))
+    return [loss, Finding(label, after, unit=unit, reference=before, against="before")]
 
 
 def _trend(run: TrainedRun) -> Finding:
     """Direction of the held-out loss at the end, and what may lower it."""
-    trend, meaning = loss_trend(run), ""
-    if trend.direction == "unknown":
-        meaning = "Too few evaluations show whether the loss was still falling."
-    elif trend.direction == "rising" and trend.fall == 0:
-        meaning = "It was lowest before training: try a lower learning rate or more documents."
-    elif trend.direction == "rising":
-        meaning = "The model overfits: try fewer steps, more dropout or a smaller model."
+    trend = loss_trend(run)
+    known, rising = trend.direction != "unknown", trend.direction == "rising"
+    sentence = ""
+    if not known:
+        sentence = "Too few evaluations show whether the loss was still falling."
+    elif rising and trend.fall == 0:
+        sentence = "It was lowest before training: try a lower learning rate or more documents."
+    elif rising:
+        sentence = "The model overfits: try fewer steps, more dropout or a smaller model."
     elif trend.direction == "level" and run.config.decay != "constant":
-        meaning = "The learning rate decays to 0: more steps at a higher rate may still lower it."
-    known = trend.direction != "unknown"
+        sentence = "The learning rate decays to 0: more steps at a higher rate may still lower it."
     return Finding(
         f"change of the loss since step {trend.since:,}" if known else "change of the loss",
         trend.change,
@@ -126,48 +105,46 @@ def _trend(run: TrainedRun) -> Finding:
         reference=trend.fall,
         against=f"fall up to step {trend.best.step:,}:",
         verdict=trend.direction if known else "not judged",
-        sentence=meaning,
+        sentence=sentence,
     )
 
 
 def _open(run: TrainedRun) -> list[Finding]:
     """What the run does not show, with the commands that show it; the most useful first."""
     config = run.config
-    longer = {"epochs": 2 * config.epochs} if config.epochs else {}
-    longer = longer or {"steps": 2 * (config.steps or DEFAULT_STEPS)}
-    steps = [
-        ("loss after longer training", "Train it for longer.", resume_command(config, **longer))
-    ]
+    other = other_seed(config, config.init_seed + 1)
+    rows = [("difference between seeds", "Train it again from other initial weights.", other)]
     if config.pretrained is None and config.encoding != "none":
         out = config.out.parent / f"{config.out.resolve().name}-none"
         without = dataclasses.replace(config, encoding="none", out=out, resume=False)
-        said = "Train it without an encoding, and compare, to see what the encoding is worth."
-        steps.append(("worth of the encoding", said, _train_and_compare(config, without)))
-    said = "Train it again from other initial weights, and compare."
-    other = other_seed(config, config.init_seed + 1)
-    steps.append(("difference between seeds", said, _train_and_compare(config, other)))
+        rows.insert(0, ("worth of the encoding", "Train it without an encoding.", without))
+    unknown = functools.partial(Finding, value="not measured")
+    steps = [unknown(name, todo=said, paste=_compared(config, new)) for name, said, new in rows]
     # It reads texts, and does not import modules of encodings.
     if config.task != "translate" and ":" not in (config.encoding or ""):
-        said, model = "Check the published theorems on it.", Model(model=str(config.out))
-        steps.append(("published theorems", said, command_line("audit", model)))
-    if loss_trend(run).direction not in ("falling", "unknown"):  # longer training helps least
-        steps = [*steps[1:], steps[0]]
-    return [Finding(name, "not measured", todo=said, paste=line) for name, said, line in steps]
+        line = command_line("audit", Model(model=str(config.out)))
+        said = "Check the published theorems on it."
+        steps.append(unknown("published theorems", todo=said, paste=line))
+    said = "Train it for longer."
+    longer = unknown("loss after longer training", todo=said, paste=_resumed(config))
+    # Where the loss does not fall, longer training helps least.
+    first = loss_trend(run).direction in ("falling", "unknown")
+    return [longer, *steps] if first else [*steps, longer]
 
 
-def _train_and_compare(config: TrainConfig, other: TrainConfig) -> str:
+def _compared(config: TrainConfig, other: TrainConfig) -> str:
     compare = shlex.join(["jaxpe", "compare", str(config.out), str(other.out)])
     return f"{command_line('train', other)} && {compare}"
 
 
-def resume_command(config: TrainConfig, **changes: Any) -> str:
-    """Command that resumes a run, with the options that its saved configuration lacks."""
+def _resumed(config: TrainConfig) -> str:
+    """Command that trains a run twice as long, with options its saved configuration lacks."""
+    name = "epochs" if config.epochs else "steps"
+    longer: dict[str, Any] = {name: 2 * (getattr(config, name) or DEFAULT_STEPS)}
     # Modules are imported only if the command line names them, never from a file.
-    named = {name: getattr(config, name) for name in SIDES if ":" in (getattr(config, name) or "")}
-    machine = {name: getattr(config, name) for name in MACHINE}
-    return command_line(
-        "train", TrainConfig(out=config.out, resume=True, **machine, **named, **changes)
-    )
+    named = [name for name in SIDES if ":" in (getattr(config, name) or "")]
+    given = {name: getattr(config, name) for name in (*MACHINE, *named)}
+    return command_line("train", TrainConfig(out=config.out, resume=True, **given, **longer))
 
 
 def other_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
@@ -216,28 +193,22 @@ def _series(history: Sequence[Record], name: str) -> np.ndarray:
 
 def _figures(history: Sequence[Record]) -> list[Figure]:
     """The curves and, if the encoding was probed, its geometry."""
-    shown = {"loss": "cross-entropy, nats", "accuracy": "accuracy"}
-    panels = [
-        functools.partial(
-            plot_curve, _series(history, name), _series(history, f"eval/{name}"), label
-        )
-        for name, label in shown.items()
-        if any(name in record for record in history)
-    ]
-    figures = [
-        Figure(
-            "curves", "Losses in training and on held-out documents",
-            "Training batches (faint; averaged over a twentieth of the run) and held-out "
-            "documents. Dropout raises the loss of training batches alone.",
-            panels, height=2.4,
-        )
-    ]  # fmt: skip
+    panels = []
+    for name, label in (("loss", "cross-entropy, nats"), ("accuracy", "accuracy")):
+        curves = _series(history, name), _series(history, f"eval/{name}")
+        if curves[0].size:
+            panels.append(functools.partial(plot_curve, *curves, label))
+    caption = (
+        "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
+        "Dropout raises the loss of training batches alone."
+    )
+    title = "Losses in training and on held-out documents"
+    figures = [Figure("curves", title, caption, panels, height=2.4)]
     probes = {
-        label: [(name, *_series(history, f"probe/{place}/{score}"), look)
-                for place, (name, look) in _PLACES.items()]
+        label: {place: _series(history, f"probe/{place}/{score}") for place in _PLACES}
         for score, label in _SCORES.items()
-    }  # fmt: skip
-    if any(steps.size for curves in probes.values() for _, steps, _, _ in curves):
+    }
+    if any(steps.size for curves in probes.values() for steps, _ in curves.values()):
         panels = [functools.partial(plot_probe, curves, label) for label, curves in probes.items()]
         caption = (
             "Position vectors against the token frequencies of the training documents. Position: "
@@ -257,19 +228,11 @@ def plot_curve(training: np.ndarray, held_out: np.ndarray, label: str, ax: Any) 
     ax.legend()
 
 
-def plot_probe(
-    curves: Sequence[tuple[str, np.ndarray, np.ndarray, dict]], label: str, ax: Any
-) -> None:
-    """A score of the geometry at the probed steps, which are evenly spaced."""
-    steps = np.unique(np.concatenate([steps for _, steps, _, _ in curves]))
-    for name, probed, values, look in curves:
-        ax.plot(np.searchsorted(steps, probed), values, **look, label=name)
-    ax.set_title(label)
-    ax.set_xticks(range(len(steps)), [f"{step:g}" for step in steps], rotation=60)
-    low, high = ax.get_ylim()
-    least = 0.02 * max(abs(low), abs(high), 1e-6)
-    if high - low < least:  # a curve that hardly moves would show rounding
-        ax.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+def plot_probe(curves: Mapping[str, np.ndarray], label: str, ax: Any) -> None:
+    """A score of the geometry at the probed steps, on a logarithmic axis with 0."""
+    for width, (name, (steps, values)) in zip((4, 1.2), curves.items(), strict=True):
+        ax.plot(steps, values, marker="o", ms=2 + width, lw=width, label=name)
+    ax.set(title=label, xlabel="step", xscale="symlog")
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     if label == _SCORES["min_separation"]:
         ax.legend()
