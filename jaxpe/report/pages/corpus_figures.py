@@ -50,7 +50,11 @@ def corpus_figures(result: CorpusResult) -> list[Figure]:
     left_out = set() if position.positions else {"distances", "map"}
     if result.letters is not None:  # the logo is the fifth
         left_out.add("offset" if origin else "spectrum")
-    size = {"shares": {"height": 1.9}, "distances": {"columns": 2}, "map": {"height": 4.2}}
+    size: dict[str, dict[str, Any]] = {
+        "shares": {"height": 1.9},
+        "distances": {"columns": 2},
+        "map": {"height": 4.2},
+    }
     names = [name for name in panels if name not in left_out]
     return [Figure(name, *said[name], panels[name], **size.get(name, {})) for name in names]
 

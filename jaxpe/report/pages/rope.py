@@ -119,8 +119,10 @@ def _faults(result: RopeAnalysis) -> list[Finding]:
     rows = []
     for one in result.findings:
         met = f" Reported in {', '.join(one.references)}." * bool(one.references)
-        said = {"sentence" if one.severity == "note" else "todo": f"{one.text} {one.remedy}{met}"}
-        rows.append(Finding(one.code.replace("_", " "), one.severity, **said))
+        row = Finding(one.code.replace("_", " "), one.severity)
+        said = f"{one.text} {one.remedy}{met}"
+        note = one.severity == "note"
+        rows.append(row._replace(sentence=said) if note else row._replace(todo=said))
     return rows
 
 
