@@ -29,10 +29,10 @@ def training_finding(options: Source, *, found: bool) -> Finding:
     runs = [f"{base} --encoding {name} --out run-{name}" for name in TRIED]
     why = "No effect of position says nothing of word order"
     return Finding(
-        "best in training, of 16 encodings",
+        "best of 16 encodings in our training",
         best,
-        against=f"mean rank by loss {means[best]}; no encoding {means['none']}",
-        verdict="lowest losses on our tasks",
+        against=f"mean rank {means[best]}; no encoding {means['none']}",
+        verdict="lowest losses on three tasks",
         sentence=f"Then {second} at {means[second]} and {third} at {means[third]}.",
         todo=f"{'Stress does not say which encoding trains best' if found else why}: choose by "
         "training.",

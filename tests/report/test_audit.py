@@ -25,7 +25,7 @@ TRAINING = Training(np.array([3.0, 2.0]), np.array([3.0, 1.0]), np.array([0.0, 0
 
 
 def result(*audits, trained=True):
-    facts = AuditFacts(3, 3, 8, 16, "masked", 1.0, trained, 0, "1.0")
+    facts = AuditFacts(3, 3, 8, 16, "masked", 1.0, trained, 0)
     statements = [audited(theory.STATEMENTS[1], audit) for audit in audits]
     return AuditResult("films", "small", facts, statements, KERNEL, TRAINING, ("a b.txt",))
 

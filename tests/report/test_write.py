@@ -34,10 +34,8 @@ def test_the_folder_is_complete(page):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     plots = ("distances", "logo", "map", "offset", "shares")
     figures = {f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")}
-    tables = ("choices", "fit-of-the-encodings", "most-frequent-tokens", "positions-that-stand-out")
-    expected = {
-        f"tables/{name}.{kind}" for name in (*tables[1:], "words") for kind in ("csv", "tex")
-    }
+    tables = ("fit-of-the-encodings", "most-frequent-tokens", "positions-that-stand-out")
+    expected = {f"tables/{name}.{kind}" for name in tables for kind in ("csv", "tex")}
     pages = {"report.html", "report.md", "report.json", "report.npz", "methods.md", "methods.tex"}
     findings = {"findings.csv", "findings.json", "tables/findings.tex", "references.bib"}
     others = {".lock", "encoding.npz", "figures/captions.tex"}

@@ -4,12 +4,11 @@ import dataclasses
 
 import numpy as np
 
-import jaxpe
 from jaxpe import theory
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.audit.evidence import audit_inputs
-from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
+from jaxpe.analysis.audit.functions import geometry_of, position_loss
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
@@ -80,10 +79,12 @@ def audit(
         for statement in progress.track(theory.STATEMENTS, "statements")
     }
     clock.lap("kernel, training and statements")
+    n, dim = model.functions.vectors.shape
+    sizes = n, int(np.count_nonzero(geometry.D.present)), dim, len(model.examples["ids"])
     return AuditResult(
         source=subject.source,
         model=subject.model,
-        facts=_facts(model, geometry, options, trained=subject.trained),
+        facts=AuditFacts(*sizes, model.family, options.temperature, subject.trained, seed),
         statements=[audited(s, audits[s.name]) for s in theory.STATEMENTS],
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
@@ -98,20 +99,3 @@ def _check(options: AuditOptions, length: int | None) -> None:
     check_range("steps", options.steps, least=1, most=_MOST_STEPS)
     check_range("temperature", options.temperature, least=_COLDEST, most=_HOTTEST)
     check_seed("seed", options.seed)
-
-
-def _facts(
-    model: PositionLoss, geometry: Geometry, options: AuditOptions, *, trained: bool
-) -> AuditFacts:
-    n, dim = model.functions.vectors.shape
-    return AuditFacts(
-        positions=n,
-        positions_with_text=int(np.count_nonzero(geometry.D.present)),
-        width=dim,
-        examples=len(model.examples["ids"]),
-        loss=model.family,
-        temperature=options.temperature,
-        trained=trained,
-        seed=options.seed,
-        jaxpe=jaxpe.__version__,
-    )

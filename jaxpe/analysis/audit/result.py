@@ -25,7 +25,6 @@ class AuditFacts(NamedTuple):
         temperature: τ of its softmax.
         trained: whether the weights differ from their initial values.
         seed: random seed of the draws.
-        jaxpe: version.
     """
 
     positions: int
@@ -36,7 +35,6 @@ class AuditFacts(NamedTuple):
     temperature: float
     trained: bool
     seed: int
-    jaxpe: str
 
 
 class Sides(NamedTuple):

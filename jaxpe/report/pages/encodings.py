@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxpe.analysis.properties import (
     CostRow,
@@ -19,37 +19,18 @@ from jaxpe.report.writing import page
 _LETTERS = {"queries": "q", "keys": "k", "weights": "w"}
 
 
-class _Columns(NamedTuple):
-    """The columns of a table: title, names, and the function of the cells."""
-
-    title: str
-    names: tuple[str, ...]
-    cells: Callable[[Any], Sequence[str]]
-    note: str = ""
-
-
 @page.register
 def encodings_page(result: PropertyTable) -> Page:
     """Page of encodings: a row of each."""
-    sizes, listed = result.sizes, result.about == "names"
-    about = (
-        f"width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, length {sizes.length:,}"
-    )
-    tables = [
-        Table(
-            columns.title,
-            ("encoding", *columns.names),
-            [(row.name, *columns.cells(row)) for row in result.encodings],
-            columns.note,
-        )
-        for columns in _COLUMNS[result.about]
-    ]
-    return Page(
-        name="encodings",
-        title="Encodings",
-        about="for computed properties: jaxpe encodings --about overview" if listed else about,
-        sections=[Section("Properties", tables=tables)],
-    )
+    sizes, tables = result.sizes, []
+    heads = f"{sizes.num_heads} heads of {sizes.head_dim}"
+    about = f"width {sizes.dim:,}, {heads}, length {sizes.length:,}"
+    if result.about == "names":
+        about = "for computed properties: jaxpe encodings --about overview"
+    for title, names, cells, note in _TABLES[result.about]:
+        rows = [(row.name, *cells(row)) for row in result.encodings]
+        tables.append(Table(title, ("encoding", *names), rows, note))
+    return Page("encodings", "Encodings", about, sections=[Section("Properties", tables=tables)])
 
 
 def _overview(row: EncodingProperties) -> Sequence[str]:
@@ -128,65 +109,42 @@ def _powers(**exponents: float) -> str:
     return " ".join(f"{name}^{e:g}" for name, e in shown.items() if e)
 
 
-_COLUMNS = {
+# Tables by name: title, columns, function of the cells, and what the columns mean.
+_TABLES: dict[str, list[tuple[str, Sequence[str], Callable[[Any], Sequence[str]], str]]] = {
     "names": [
-        _Columns(
-            "Encodings",
-            ("family", "position vectors", "source"),
-            lambda row: (row.family, row.vectors or "–", row.source),
-        )
+        ("Encodings", ("family", "position vectors", "source"),
+         lambda row: (row.family, row.vectors or "–", row.source), ""),
     ],
     "overview": [
-        _Columns(
-            "Overview",
-            ("parameters", "position", "beyond", "FLOPs", "bytes", "gradient"),
-            _overview,
-            "parameters: those with a gradient (in brackets those without). position: what of it "
-            "unmasked logits tell. beyond, at 2 to 3 lengths: positions told apart (yes), all "
-            "alike (constant), as some inside (repeats), undefined (no). FLOPs and bytes: all "
-            "hooks, forward, a token, loops in full. gradient: where it goes because of the "
-            "encoding: θ its parameters, q k w queries, keys, weights.",
-        ),
-        _Columns("Origins", ("family", "adopted by", "gradient", "vectors", "source"), _origin),
+        ("Overview", ("parameters", "position", "beyond", "FLOPs", "bytes", "gradient"), _overview,
+         "parameters: those with a gradient (in brackets those without). position: what of it "
+         "unmasked logits tell. beyond, at 2 to 3 lengths: positions told apart (yes), all alike "
+         "(constant), as some inside (repeats), undefined (no). FLOPs and bytes: all hooks, "
+         "forward, a token, loops in full. gradient: where it goes because of the encoding: θ its "
+         "parameters, q k w queries, keys, weights."),
+        ("Origins", ("family", "adopted by", "gradient", "vectors", "source"), _origin, ""),
     ],
     "expressiveness": [
-        _Columns(
-            "Expressiveness",
-            ("position", "universal", "any length", "causal <bos>", "beyond"),
-            _expressiveness,
-            "position: what of it unmasked logits tell. universal: without a mask, tokens of a "
-            "constant sequence are told apart; any length: also up to "
-            f"{FARTHEST} training lengths T (or how far). causal <bos>: they are told apart under "
-            "a causal mask and a first token of its own. beyond: at 2T to 3T.",
-        )
+        ("Expressiveness", ("position", "universal", "any length", "causal <bos>", "beyond"),
+         _expressiveness,
+         "universal: without a mask, tokens of a constant sequence are told apart; any length: "
+         f"also up to {FARTHEST} training lengths T (or how far). causal <bos>: they are told "
+         "apart under a causal mask and a first token of its own. beyond: at 2T to 3T."),
     ],
     "generalisation": [
-        _Columns(
-            "Generalisation",
-            ("largest norm", "largest bias", "parameters"),
-            _generalisation,
-            "As initialised, with exponents of growth in the width d and the length n. norm: of a "
-            "vector added to embeddings. bias: of logits, inside; n^ as sequences grow to 8 "
-            "training lengths.",
-        )
+        ("Generalisation", ("largest norm", "largest bias", "parameters"), _generalisation,
+         "As initialised, with exponents of growth in the width d and the length n. norm: of a "
+         "vector added to embeddings. bias: of logits, inside; n^ as sequences grow to 8 lengths."),
     ],
     "extrapolation": [
-        _Columns(
-            "Extrapolation",
-            ("to 2T", "to 4T", "to 8T", "min", "mean", "reach"),
-            _extrapolation,
-            "What becomes of positions (or offsets) beyond the training length T. min, mean: step "
-            "between neighbours from 4T to 8T over that inside. reach: until a step is below 10 % "
-            "of the smallest inside.",
-        )
+        ("Extrapolation", ("to 2T", "to 4T", "to 8T", "min", "mean", "reach"), _extrapolation,
+         "What becomes of positions (or offsets) beyond the training length T. min, mean: step "
+         "between neighbours from 4T to 8T over that inside. reach: until a step is below 10 % of "
+         "the smallest inside."),
     ],
     "cost": [
-        _Columns(
-            "Cost",
-            ("FLOPs", "in d", "in n", "loops"),
-            _cost,
-            "FLOPs a token, of all hooks, forward, as compiled, loops in full; exponents of growth "
-            "in the width d and the length n.",
-        )
+        ("Cost", ("FLOPs", "in d", "in n", "loops"), _cost,
+         "FLOPs a token, of all hooks, forward, as compiled, loops in full; exponents of growth in "
+         "the width d and the length n."),
     ],
-}
+}  # fmt: skip
