@@ -47,12 +47,12 @@ def position_share(of: ModelMeasures, stage: AttentionStage) -> Finding:
 
 def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
     """Weight on sinks; advice where they surely take over 30 %."""
-    said = "The rule in decoders, no fault." if causal else ""
     if not len(found.positions):
-        return measure(of, "sinks", sentence=said)
-    where = f"{percent(found.position_share[0])} of sinks at position {found.positions[0]}"
+        return measure(of, "sinks")
+    said = "; the rule in decoders, no fault" if causal else ""
+    said = f"Most often at position {found.positions[0]}{said}."
     if found.weight_overall.low < SINK:
-        return measure(of, "sinks", sentence=said, against=where)
+        return measure(of, "sinks", sentence=said)
     first = int(found.positions[0]) + 1
     tokens = "the first token" if first == 1 else f"the first {first} tokens"
     todo = "Leave sinks out of averages of attention maps."
@@ -64,7 +64,7 @@ def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
         )
         paste = f"cache = jaxpe.nn.evict_tokens(model.decoder, cache, start={first}, count=dropped)"
         paste += "  # dropped: number of old tokens"
-    return measure(of, "sinks", sentence=said, against=where, todo=todo, paste=paste)
+    return measure(of, "sinks", sentence=said, todo=todo, paste=paste)
 
 
 def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> Section:
