@@ -24,6 +24,8 @@ _INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
 _WEIGHTS = ("model*.safetensors", _INDEX, *_TOKENIZERS)  # no code
 _LARGEST_INDEX = 2**26  # bytes
+_MODEL_FILES = (_CONFIG, "*.gguf")  # of a folder that is a model
+_NAMED = 8  # folders in a message
 
 
 def model_folder(
@@ -82,6 +84,19 @@ def model_folder(
         files = named[1] if weights and named[2] is None else f"{named[1]} {file}"
         raise InputError(_message(error, named[0], named[1], revision, files)) from error
     return path if named[2] else path.parent
+
+
+def check_model_folder(path: Path) -> None:
+    """Raise `InputError`, which names the models, for a folder of folders of models.
+
+    >>> check_model_folder(Path("nowhere"))
+    """
+    if any(next(path.glob(pattern), None) for pattern in _MODEL_FILES):
+        return
+    found = {str(one.parent) for pattern in _MODEL_FILES for one in path.glob(f"*/{pattern}")}
+    if models := sorted(found):
+        shown = ", ".join(models[:_NAMED]) + (", ..." if len(models) > _NAMED else "")
+        raise InputError(f"{path} is a folder of models: pass one of {shown}")
 
 
 def local_model_options(options: Options, name: str, *, weights: bool = True) -> Options:

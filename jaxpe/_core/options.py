@@ -119,7 +119,8 @@ class Model:
     """A model that is read.
 
     Attributes:
-        model: folder of a model or of a training run, or a name on the Hugging Face hub.
+        model: folder or .gguf file of a model, folder of a training run, or name on the Hugging
+            Face hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
     """
 

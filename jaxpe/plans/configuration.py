@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import model_folder
+from jaxpe._core.hub import check_model_folder, model_folder
 from jaxpe._core.json_values import parse_json, read_json
 from jaxpe.plans.families import (
     Family,
@@ -115,6 +115,7 @@ def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
         return "options", "options", {}
     path = model_folder(options.config, revision=options.revision)
     if os.path.isdir(path):
+        check_model_folder(path)
         candidates = path / "config.json", *sorted(path.glob("*.gguf"))
         path = next(filter(Path.is_file, candidates), candidates[0])
     if not os.path.isfile(path):

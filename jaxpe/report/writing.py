@@ -49,6 +49,8 @@ _MODULES = {
     "TrainedRun": "training",
 }
 
+_CITED = ("author", "year")  # fields of an entry that a page shows
+
 
 @functools.singledispatch
 def page(result: Any) -> Page:
@@ -159,7 +161,7 @@ def html(page: Page, images: Mapping[str, bytes], methods: str) -> str:
     return environment.get_template("page.html.j2").render(
         page=page,
         images=images,
-        methods=methods,
+        methods=cited(methods),
         settings=Table("Settings", ("setting", "value"), rows),
     )
 
@@ -247,8 +249,35 @@ def references(methods: str) -> str:
     True
     """
     keys = re.findall(r"@(\w+)", methods)
+    return "".join(f"{entry}\n" for key, entry in _entries().items() if key in keys)
+
+
+def cited(methods: str) -> str:
+    """A paragraph of methods with authors and years in place of citation keys.
+
+    >>> cited("Sinks [@gu2025; @jaxpe].")
+    'Sinks (Gu et al. 2025; The jaxpe authors 2026).'
+    """
+    return re.sub(
+        r"\[(@[^]]+)\]",
+        lambda group: f"({re.sub('@(.+?)(?=;|$)', _author_year, group[1])})",
+        methods,
+    )
+
+
+def _author_year(key: re.Match[str]) -> str:
+    if (entry := _entries().get(key[1])) is None:  # such as of a file's name in the command
+        return key[0]
+    authors, year = (re.findall(rf"[ ,]{name}={{(.*?)}}[,}}]", entry)[0] for name in _CITED)
+    names = [name.split(",")[0].strip("{}") for name in authors.split(" and ")]
+    several = len(names) > 2 or names[-1] == "others"
+    return f"{names[0]} et al. {year}" if several else f"{' and '.join(names)} {year}"
+
+
+def _entries() -> dict[str, str]:
+    """Lines of references.bib, one an entry, by key."""
     entries = files("jaxpe.report").joinpath("references.bib").read_text("utf-8").splitlines()
-    return "".join(f"{entry}\n" for entry in entries if re.split(r"[{,]", entry)[1] in keys)
+    return {re.split(r"[{,]", entry)[1]: entry for entry in entries}
 
 
 def settings(page: Page) -> dict[str, str]:

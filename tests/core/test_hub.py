@@ -15,8 +15,8 @@ import pytest
 
 from jaxpe._core import hub
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.hub import local_model_options, model_folder, model_name
-from jaxpe.plans import RopeOptions
+from jaxpe._core.hub import check_model_folder, local_model_options, model_folder, model_name
+from jaxpe.plans import RopeOptions, explain_rope
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 library = pytest.importorskip("huggingface_hub")
@@ -164,6 +164,19 @@ def test_a_folder_of_an_adapter_alone_is_named_for_what_it_is(tmp_path):
         model_folder(tmp_path)
     (tmp_path / "config.json").write_text("{}")  # merged
     assert model_folder(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.gguf"])
+def test_a_folder_of_models_names_them(tmp_path, file):
+    (tmp_path / "mine").mkdir()
+    check_model_folder(tmp_path)
+    (tmp_path / "mine" / file).touch()
+    with pytest.raises(InputError, match=r"is a folder of models: pass one of .*mine"):
+        check_model_folder(tmp_path)
+    with pytest.raises(InputError, match="is a folder of models"):
+        explain_rope(RopeOptions(config=str(tmp_path)))
+    (tmp_path / file).touch()
+    check_model_folder(tmp_path)
 
 
 def test_the_cache_comes_first(unreachable):

@@ -187,11 +187,11 @@ SHIFTED, FAR = "loss added by shifted positions", "change of the loss on a far p
 RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
     "positions matter to logits": (
         lambda x: found(EXPLAINED, logits(x, shuffled=x)).verdict,
-        {below(0.02): "cause: none", 0.02: "cause: the encoding"},
+        {below(0.02): "cause: none", 0.02: "cause: positions"},
     ),
     "cause of logits": (
         lambda x: found(EXPLAINED, logits(1.0, shuffled=x)).verdict.removeprefix("cause: "),
-        {above(0.8): "the encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
+        {above(0.8): "positions", 0.8: "both", 0.2: "both", below(0.2): "words"},
     ),
     "what can express the logits": (
         lambda x: "cannot" in found(POSITIONAL, logits(1.0, beyond=x)).verdict,
@@ -220,7 +220,7 @@ RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
             found("effective length", reach(measure=case[0], high=case[1]))
         ),
         {
-            ("loss", 63): (32, "tokens", True), ("loss", 64): (32, "tokens or more", False),
+            ("loss", 63): (32, "tokens", True), ("loss", 64): (32, "tokens or more", True),
             ("embedding", 64): (16, "tokens or more", False),
         },
     ),
@@ -270,10 +270,13 @@ RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
         {0.0: 0, -LEAST: 1},
     ),
     "texts shorter than the context": (
-        lambda longest: [one.name for one in page(
-            RESULT._replace(facts=FACTS._replace(longest=longest))
-        ).steps].count("longest text measured"),
-        {511: 1, 512: 0},
+        lambda case: [one.name for one in page(
+            reach(high=case[0])._replace(facts=FACTS._replace(longest=case[1]))
+        ).steps if one.paste.endswith("--longest 512")],
+        {
+            (63, 511): ["longest text measured"], (64, 511): ["effective length"],
+            (63, 512): [], (64, 512): [],
+        },
     ),
     "texts that a tokenizer cuts": (
         lambda cut: any("tokenizer" in one.name for one in page(
@@ -350,9 +353,9 @@ VALUES = {
     "largest share of a head": 0.32,
     "positional share beyond the offset j − i": 0.07 / 0.245,
     "attention to the first token": (0.5, 0.4, 0.7),
-    "heads with a sink": (0.4, 0.3, 0.6),
+    "documents with a sink, mean of heads": (0.4, 0.3, 0.6),
     "largest norm of sinks over the median token": 7,
-    "queries and keys in wavelengths beyond the context": (0.1, 0.0, 0.3),
+    "norms of queries and keys in wavelengths beyond the context": (0.1, 0.0, 0.3),
     "attention to special tokens": (0.05, -0.05, 0.25),
     "overlap with attention to one repeated token": (0.3, 0.2, 0.5),
     "linear probe of position, R² of the best layer": (0.9, 0.8, 1.1),
@@ -437,6 +440,34 @@ def test_figures_draw_the_numbers_of_the_result():
     assert weights == pytest.approx(WEIGHTS[1, 2, :4])
 
 
+def test_parts_of_no_logits_have_no_row():
+    share = SPECTRAL.parts.share * (np.arange(5) < 4)  # no bias
+    parts = SPECTRAL.parts._replace(share=share)
+    tables = page(changed(spectral={"parts": parts})).tables
+    (rows,) = (table.rows for table in tables if table.title == "Content and position")
+    assert [row[0] for row in rows] == [*PARTS[:4], "cross terms"]
+
+
+def test_wavelengths_are_beside_those_of_equal_norms():
+    plan = SimpleNamespace(
+        frequencies=2 * np.pi / np.array([8.0, 64.0, 65.0, 999.0]), trained=64, base=1e4,
+        rope_type="default", never_round=2,
+    )  # fmt: skip
+    rope = SimpleNamespace(findings=[], widest=plan)
+    result = RESULT._replace(encoding=EncodingStage(None, None, rope))
+    assert (
+        found("norms of queries and keys in wavelengths beyond the context", result).reference
+        == 0.5
+    )
+
+
+def test_details_are_folded_where_there_are_many_findings():
+    opened = [one for one in page(RESULT).sections if not one.folded]
+    assert "Attention" not in [one.title for one in opened]
+    few = InspectResult(FACTS, {}, attention=ATTENTION)
+    assert not page(few).sections[0].folded
+
+
 def test_stages_without_a_result_are_named_and_names_are_escaped(tmp_path):
     facts = FACTS._replace(model="<script>x</script>\u202e", left_out="Layer 3 is not seen.")
     result = InspectResult(facts, {"needles": "no <b>head</b>"}, attention=ATTENTION)
@@ -444,6 +475,8 @@ def test_stages_without_a_result_are_named_and_names_are_escaped(tmp_path):
     assert "<script>x" not in text
     assert "<b>head" not in text
     assert "\u202e" not in text
-    assert page(result).tables[-1].rows == [("Retrieval by depth and length", "no <b>head</b>")]
+    assert page(result).tables[-1].rows == [
+        ("Retrieval by depth and length", "needles", "no <b>head</b>")
+    ]
     assert "Layer 3" in text
     assert not page(InspectResult(FACTS, {})).sections

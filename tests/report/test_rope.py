@@ -114,6 +114,15 @@ def test_settings_for_a_longer_text_have_the_vendors_numbers(explained):
     assert "--max-model-len 131072" in shown["vLLM 0.33"]
 
 
+def test_one_program_agrees_with_none():
+    alone = SCALED._replace(programs=SCALED.programs[:1])
+    assert page(alone).lead[-1].name == "programs judged"
+    file = alone._replace(form="gguf")
+    assert "config.json" in page(file).lead[-1].sentence
+    assert "config.json" in tables_of(file)[0].note
+    assert "config.json" not in tables_of(SCALED)[0].note
+
+
 def test_what_no_rule_knows_is_not_judged(explained):
     (lead,) = page(explained("Qwen3 8B", model_type="of_my_own")).lead
     assert lead.value == "not judged"

@@ -19,8 +19,9 @@ class Variance(NamedTuple):
     """Decomposition of the variance of the logits over documents and pairs of different positions.
 
     Shares are free of sampling noise in expectation, and may come out below 0. The share of
-    positions comes from the encoding and from words with typical positions; the rest differs
-    between documents. Shares are 0 if the logits do not vary. All are `[layers, heads]`.
+    positions comes from positions, by the encoding or the causal mask, and from words with typical
+    positions; the rest differs between documents. Shares are 0 if the logits do not vary. All are
+    `[layers, heads]`.
 
     Attributes:
         level: the mean logit.

@@ -19,9 +19,11 @@ class InspectOptions(Source, Model):
     """Measure what position does in a model: in its weights, attention, heads, loss and reach.
 
     A run of `jaxpe train` has its own documents, length and tokens. Other models are read with
-    their tokenizer, from a directory, a .gguf file or the hub; `length` is 128 when absent.
+    their tokenizer, from a directory, a .gguf file or the hub.
 
     Attributes:
+        length: number of positions; when absent 128, 64 if `quick`, at most those of the model, or
+            those of a run.
         stages: encoding, geometry, attention, spectral, heads, probe, ablation, loss, needles; all
             but heads when absent, which ablates each head and takes longer than all others.
         quick: whether fewer documents and shorter texts are used, for a first result.

@@ -12,7 +12,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.gguf import read_gguf
-from jaxpe._core.hub import local_model_options, model_name
+from jaxpe._core.hub import check_model_folder, local_model_options, model_name
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.attention_result import Score
@@ -48,7 +48,6 @@ _QUICK_LONGEST = 256
 _LEAST_TEXTS = 4
 _MASK = ("[MASK]", "<mask>")
 _SCORES: dict[Kind, Score] = {"causal": "causal", "masked": "masked", "encoder": "embedding"}
-_NAMED = 8  # folders in a message
 
 
 class InspectSubject(NamedTuple):
@@ -215,12 +214,8 @@ def _check_path(options: InspectOptions, path: Path) -> None:
             f"`model`: {options.model} does not exist; pass a Hugging Face directory, a .gguf "
             "file, a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
         )
-    own = is_run(path) or (path / "config.json").is_file() or gguf_file(path) is not None
-    if path.is_dir() and not own:
-        models = sorted(str(one.parent) for one in path.glob("*/config.json"))
-        if models:
-            shown = ", ".join(models[:_NAMED]) + (", ..." if len(models) > _NAMED else "")
-            raise InputError(f"{path} is a folder of models: pass one of {shown}")
+    if not is_run(path):
+        check_model_folder(path)
 
 
 def _read_run(options: InspectOptions, progress: Progress) -> InspectSubject:

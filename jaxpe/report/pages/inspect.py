@@ -4,6 +4,7 @@ import math
 import shlex
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,8 @@ _ZERO_CHANGE = 5e-4  # nats; a smaller change of a loss is none
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
 _MATTERS = {True: "order matters", False: "order hardly matters", None: "not decided"}
 _ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
+_OPEN = 15  # findings of open sections
+_DETAILS = ("spectral", "geometry", "probe", "attention")  # folded first, in this order
 _KINDS = {
     "causal": "Causal language model",
     "masked": "Masked language model",
@@ -56,9 +59,10 @@ def inspect_page(result: InspectResult) -> Page:
     for name, (_, stage_section) in _STAGES.items():
         if (stage := getattr(result, name)) is not None:
             sections.append(stage_section(stage, result, of))
+    sections = _folded(sections)
     tables = attention.layer_tables(result) + _reach_tables(text_reach(result))
-    absent = [(_STAGES[name][0], reason) for name, reason in result.absent.items()]
-    missing = Table("Not measured", ("stage", "reason"), absent, facts.left_out)
+    absent = [(_STAGES[name][0], name, reason) for name, reason in result.absent.items()]
+    missing = Table("Not measured", ("stage", "--stages", "reason"), absent, facts.left_out)
     return Page(
         name="inspect",
         title=f"What position does in {facts.model}",
@@ -79,6 +83,16 @@ def inspect_page(result: InspectResult) -> Page:
     )  # fmt: skip
 
 
+def _folded(sections: list[Section]) -> list[Section]:
+    """Sections; details are folded until the open ones have few findings."""
+    for name in _DETAILS:
+        if sum(len(one.findings) for one in sections if not one.folded) <= _OPEN:
+            break
+        title = _STAGES[name][0]
+        sections = [x._replace(folded=True) if x.title == title else x for x in sections]
+    return sections
+
+
 def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     """Cards: a wrong configuration, then what position is worth and where it comes from."""
     stage, rope = result.attention, result.encoding.rope if result.encoding else None
@@ -91,25 +105,39 @@ def _lead(result: InspectResult, of: ModelMeasures) -> Iterator[Finding]:
     if stage is not None:
         yield attention.position_share(of, stage)
     if (reach := text_reach(result)) is not None:
-        yield _reach(of, reach)
+        yield _reach(result, of, reach)
     if stage is not None:
         yield attention.sinks(of, stage.sinks, causal=result.facts.kind == "causal")
     if result.ablation is not None:
         yield _shuffled(of, result.ablation)
     if stage is not None and stage.bands is not None:
-        said = "They hardly turn: room for content."
-        name = "queries and keys in wavelengths beyond the context"
-        yield row(name, at(stage.bands.overall, 2), "share", sentence=said)
+        said = "These pairs never complete a turn within the context: room for content."
+        name = "norms of queries and keys in wavelengths beyond the context"
+        yield row(name, at(stage.bands.overall, 2), "share", sentence=said,
+                  **_even_spread(result, stage.bands.edges[1]))  # fmt: skip
 
 
-def _reach(of: ModelMeasures, reach: TextReach) -> Finding:
+def _even_spread(result: InspectResult, context: float) -> dict[str, Any]:
+    """Share of the rotary pairs with a wavelength beyond the context."""
+    if result.encoding is None or result.encoding.rope is None:
+        return {}
+    if (plan := result.encoding.rope.widest) is None:
+        return {}
+    share = float(np.mean(2 * np.pi / np.asarray(plan.frequencies) > context))
+    return {"reference": share, "against": "equal norms of all pairs"}
+
+
+def _reach(result: InspectResult, of: ModelMeasures, reach: TextReach) -> Finding:
     """How far the model reads: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
-        said = "Longer contexts may matter."
-        if embedding or reach.effective >= int(reach.lengths[-1]):
-            said = "Its output depends on this much." if embedding else "All context tried helps."
-        return measure(of, "reach", sentence=said)
+        if embedding:
+            return measure(of, "reach", sentence="Its output depends on all of it.")
+        said = "Context helps up to here; more of it was not tried."
+        against = f"texts of {result.facts.longest:,} tokens"
+        if result.facts.context:
+            against += f", context {result.facts.context:,}"
+        return measure(of, "reach", sentence=said, against=against, **_full_context(result))
     said = "Longer contexts do not help measurably."
     todo, paste = "Keep what matters within that distance.", f"prompt = prompt[-{high}:]"
     if embedding:
@@ -190,7 +218,11 @@ def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) ->
         findings += [
             row("rotary base θ", plan.base, "count"),
             row("scaling of the frequencies", plan.rope_type),
-            row("frequencies that never complete a rotation", plan.never_round, against=never),
+            row(
+                "frequencies that never complete a rotation in training",
+                plan.never_round,
+                against=never,
+            ),
         ]
         points = [(one.severity, one.text) for one in stage.rope.findings]
         tables += [Table("Configuration", ("severity", "point"), points)] if points else []
@@ -306,14 +338,21 @@ def _loss(stage: LossStage, result: InspectResult, of: ModelMeasures) -> Section
 
 
 def _longer(result: InspectResult) -> Iterator[Finding]:
+    """The longest text, where it is shorter than the context and no bound says so."""
+    facts, reach, advice = result.facts, text_reach(result), _full_context(result)
+    if advice and not (reach and reach.open):
+        yield row("longest text measured", facts.longest, "count", "shorter than the context",
+                  reference=facts.context, against="context", **advice)  # fmt: skip
+
+
+def _full_context(result: InspectResult) -> dict[str, str]:
     """Advice to measure at the full context, where texts were shorter."""
     facts = result.facts
     if not facts.context or facts.longest >= facts.context:
-        return
+        return {}
     more = f"{facts.command} --stages loss needles --longest {facts.context}"
-    yield row("longest text measured", facts.longest, "count", "shorter than the context",
-              reference=facts.context, against="context", paste=more if facts.command else "",
-              todo="Measure at its full context before you rely on it.")  # fmt: skip
+    todo = "Measure loss and needles at the full context before you rely on longer texts."
+    return {"todo": todo, "paste": more if facts.command else ""}
 
 
 def _scaling(stage: LossStage) -> Iterator[Finding]:

@@ -24,21 +24,22 @@ _SINKS = 3  # positions, and tokens
 _NEAR = 8  # offsets by which heads are chosen for the figure
 _CAUSES = {
     "none": "Logits hardly depend on positions.",
-    "the encoding": "Words with typical positions add little.",
-    "words": "The encoding adds little.",
+    "positions": "Positions are the cause (encoding or causal mask), not words with typical "
+    "places.",
+    "words": "Encoding and causal mask add little.",
     "both": "Words with typical positions add to it.",
 }
 
 
 def position_share(of: ModelMeasures, stage: AttentionStage) -> Finding:
-    """Share of the logits that positions explain, and whether encoding or words are the cause."""
+    """Share of the logits that positions explain, and whether they or words are the cause."""
     parts = stage.variance.position, stage.variance.shuffled
     position, shuffled = (max(float(share.mean()), 0.0) for share in parts)
     cause = "both"
     if position < JUDGED:
         cause = "none"
     elif shuffled / position > 1 - _TELLING:
-        cause = "the encoding"
+        cause = "positions"
     elif shuffled / position < _TELLING:
         cause = "words"
     return measure(of, "position_share", f"cause: {cause}", sentence=_CAUSES[cause])
@@ -46,8 +47,11 @@ def position_share(of: ModelMeasures, stage: AttentionStage) -> Finding:
 
 def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
     """Weight on sinks; advice where they surely take over 30 %."""
-    said = "The rule in decoders, no fault." if causal else ""
-    if found.weight_overall.low < SINK or not len(found.positions):
+    if not len(found.positions):
+        return measure(of, "sinks")
+    said = "; the rule in decoders, no fault" if causal else ""
+    said = f"Most often at position {found.positions[0]}{said}."
+    if found.weight_overall.low < SINK:
         return measure(of, "sinks", sentence=said)
     first = int(found.positions[0]) + 1
     tokens = "the first token" if first == 1 else f"the first {first} tokens"
@@ -79,7 +83,8 @@ def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> 
     ]  # fmt: skip
     note = (
         "Share: variance of a head's logits, over documents and pairs i ≠ j, that their mean at "
-        "(i, j) explains. Weights: means over queries."
+        "(i, j) explains. Weights: means over queries. Sink: a key with a mean weight over 0.3 "
+        "from the other queries that see it."
     )
     findings = [*_logits(stage), *_weights(of, stage)]
     return Section("Attention", findings, [_keys_table(stage)], figures, note)
@@ -106,7 +111,7 @@ def _weights(of: ModelMeasures, stage: AttentionStage) -> list[Finding]:
     """Where attention goes: the first token, sinks, offsets, and without content."""
     findings = [row("attention to the first token", stage.sink, "share",
                     reference=stage.first_by_chance, against="equal weights")]  # fmt: skip
-    findings.append(row("heads with a sink", stage.sinks.rate_overall, "share"))
+    findings.append(row("documents with a sink, mean of heads", stage.sinks.rate_overall, "share"))
     if round(norm := float(np.nanmax([0.0, *stage.sinks.norm.mean]))) > 1:
         findings.append(row("largest norm of sinks over the median token", norm))
     findings.append(measure(of, "baseline"))

@@ -24,12 +24,14 @@ def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> S
     rows = [
         (name, *(hundreds(_mean(x[..., k])) for x in (parts.share, parts.residual)))
         for k, name in enumerate(PARTS)
+        if (parts.share[..., k] != 0).any()
     ]
     rows.append(("cross terms", hundreds(_mean(parts.cross)), ""))
     header = ("part of the logits", "share of squares, %", "beyond Toeplitz, %")
     note = (
         "Toeplitz: one value for each offset j − i. Position: its mean hidden state; content: the "
-        "rest."
+        "rest. Parts cancel, so shares may exceed 100 %. Beyond Toeplitz is a share of squares, "
+        "the mean logit included; Attention's share beyond the offset is of variance."
     )
     return Section(TITLE, findings, [Table("Content and position", header, rows)], note=note)
 

@@ -37,6 +37,10 @@ _PLACES = {
     "first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer",
     "indexer, last": ", indexer, last entries",
 }  # fmt: skip
+_OF_GGUF = (
+    " Pairs are those of this file: where its converter reorders rows of queries and keys, "
+    "config.json has the other pairing."
+)
 _NOT_COMPARED = {"–", "as weights"}
 _QUIET = {"logits": "1", "queries": "1", "frequencies": "as the first"}  # rows without news
 
@@ -85,7 +89,8 @@ def _lead(result: RopeAnalysis) -> list[Finding]:
     float32 = next(x for x in result.precision if x[:2] == (result.length, "float32"))
     size, count = f"{widest.turning} of {widest.head_dim} turn", f"of {len(widest.frequencies)}"
     never, trained = widest.never_round, f"within {widest.trained:,} training positions"
-    label, near = "frequencies that never complete a rotation", f"near position {result.length:,}"
+    label = "frequencies that never complete a rotation in training"
+    near = f"near position {result.length:,}"
     return [
         Finding(f"base{which}", widest.base, against=size),
         Finding(f"{label}{which}", never, unit=count, against=trained),
@@ -98,6 +103,13 @@ def _lead(result: RopeAnalysis) -> list[Finding]:
 def _agreement(result: RopeAnalysis) -> Finding:
     """Whether programs compute the same numbers, and what to do where they do not."""
     programs, odd = result.accepted_by, result.differing
+    if len(programs) == 1:
+        said = "No second program was chosen, or reads the file."
+        if result.form == "gguf":
+            said = (
+                "The rules of transformers, vLLM and SGLang were not read: they need config.json."
+            )
+        return Finding("programs judged", 1, unit="count", against=programs[0].name, sentence=said)
     stands = ", for the file as it stands" if result.length > result.context else ""
     one = Finding(
         "programs that agree", len(programs) - len(odd), unit=f"of {len(programs)}",
@@ -163,6 +175,8 @@ def tables_of(result: RopeAnalysis) -> list[Table]:
     if result.turning:
         tables += [_frequency_table(result), _phase_table(result)]
     notes = dict(NOTES)
+    if result.form == "gguf":
+        notes["Layers"] += _OF_GGUF
     kinds = (re.split(" (?:in|near) ", each.title)[0] for each in tables)
     return [x._replace(note=notes.pop(kind, "")) for x, kind in zip(tables, kinds, strict=True)]
 
@@ -290,7 +304,7 @@ def figures_of(result: RopeAnalysis) -> list[Figure]:
         "Positions in which a frequency completes a rotation, before scaling (faint) and after. "
         "Above the training line, no rotation is complete in training."
     )
-    title = f"{never} frequencies never complete a rotation"
+    title = f"{never} frequencies never complete a rotation in training"
     return [Figure("wavelengths", title, caption, [partial(plot_wavelengths, waves, lengths)])]
 
 
