@@ -99,7 +99,7 @@ def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
             1.0, values, 1, 0.05, values, 0.3, shown, offsets[0], squares, points(4), 0.1, offsets
         )
     )
-    whole = saved(Observed(3, values, 0.2, shown, np.sqrt(np.abs(squares)), 1.0))
+    whole = saved(Observed(3, values, shown, np.sqrt(np.abs(squares)), 1.0))
     for part in (half, whole):
         image = plot.distances(part, ax=axes[0]).get_array()
         assert np.ma.getmaskarray(image)[3].all()

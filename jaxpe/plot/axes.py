@@ -231,7 +231,7 @@ def shares(
     >>> from matplotlib.figure import Figure
     >>> bars = shares([[0.9, 0.8, 1.0], [0.1, 0.0, 0.2]], ["noise", "position"],
     ...               ax=Figure().subplots())
-    >>> [bar.get_width() for bar in bars]
+    >>> [float(bar.get_width()) for bar in bars]
     [0.9, 0.1]
     """
     ax, parts = _axes(ax), np.asarray(values, float)

@@ -24,7 +24,9 @@ from tests.compilation import compilations
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_example_of_a_command_can_be_parsed(name):
-    program, command, *words = shlex.split(COMMANDS[name].example)
+    # An example names a module that the reader has.
+    example = COMMANDS[name].example.replace(" my_module:mine", "")
+    program, command, *words = shlex.split(example)
     assert (program, command) == ("jaxpe", name)
     options = parse(options_class(name), words)
     assert type(options).__name__ == name

@@ -139,11 +139,11 @@ VERDICTS: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         verdict(
             "held-out", lambda low: {"held_out": {"over_equal": Interval(0.2, low, 0.3)}}
         ),
-        {0.0: "no better than equal", LEAST: "best of the fixed encodings"},
+        {0.0: "not shown to beat equal distances", LEAST: "best of the fixed encodings"},
     ),
     "over equal distances, by a tenth": (  # of 0.48
         verdict("held-out", lambda x: {"held_out": {"over_equal": Interval(x, 0.01, 0.3)}}),
-        {0.047: "no better than equal", 0.049: "best of the fixed encodings"},
+        {0.047: "little better than equal distances", 0.049: "best of the fixed encodings"},
     ),
     "nearness": (
         lambda ends: nearness_of(*ends),
@@ -206,7 +206,7 @@ def test_values_of_findings_are_those_of_the_result():
         assert (shown[name].value, shown[name].low, shown[name].high) == interval, name
     values = {
         "significant dimensions": (2, 44),
-        "largest eigenvalue": (position.rank_eigenvalues[0], position.null_eigenvalue),
+        "largest eigenvalue, weighted by documents": (position.rank_eigenvalues[0], position.null_eigenvalue),
         "positions too noisy to judge alone": (6, N),
         "documents at position 45": (REPORT.documents_per_position[45], 12_480),
         "documents cut at 48 tokens": (9, 12_480),
@@ -243,7 +243,7 @@ def test_sequences_begin_with_their_letters_and_no_command_names_an_absent_file(
     given = REPORT.letters._replace(alphabet="nucleotides")
     shown = page(changed(letters=given, facts={"origin": 8}))
     assert [one.name for one in shown.lead[:2]] == [
-        "positions that differ from the background", "information of all positions",
+        "positions that differ from the background", "information against the background",
     ]  # fmt: skip
     assert shown.sections[0].figures[0].name == "logo"
     assert next(x for x in shown.sections if x.title == "Encodings").folded
@@ -356,7 +356,9 @@ def test_k_mers_do_not_add_up_and_few_sequences_are_not_judged():
     few = given._replace(documents=np.full(N, 9))  # three positions have no bits
     one = letters.findings(changed(letters=few))[-1]
     assert (one.value, one.verdict) == (3, "not judged")
-    assert not letters.findings(changed(letters=given, position={"significant_rank": 0}))
+    flat = {"significant_rank": 0}
+    assert letters.findings(changed(letters=given, position=flat))[0].value == len(given.differing)
+    assert not letters.findings(changed(letters=given._replace(alphabet=""), position=flat))
 
 
 def test_main_positions_have_their_share_of_squared_distances_to_the_centroid():
