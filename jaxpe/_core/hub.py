@@ -173,7 +173,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _message(error: Exception, name: str, repository: str, revision: str | None, files: str) -> str:
-    """What to do about an error of `huggingface_hub`, or of the libraries that it calls."""
+    """Remedy for an error of `huggingface_hub`, or of the libraries that it calls."""
     errors = require("huggingface_hub.errors", extra="hub")
     status = getattr(getattr(error, "response", None), "status_code", None)
     missing = isinstance(error, errors.RepositoryNotFoundError)

@@ -79,7 +79,7 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How documents are read.
+    """Options of reading documents.
 
     Attributes:
         tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,

@@ -116,7 +116,7 @@ def differences(
 
 
 def joint_factor(tests: int) -> float:
-    """How much wider intervals are that hold jointly at 95 %, by Bonferroni, of normal estimates.
+    """Factor on the width of intervals that hold jointly at 95 % (Bonferroni), of normal estimates.
 
     >>> joint_factor(1), round(joint_factor(20), 2)
     (1.0, 1.54)

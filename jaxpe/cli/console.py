@@ -26,7 +26,7 @@ class _Task:
     done: int = 0
 
     def text(self) -> str:
-        """How far it is, and how long it still takes."""
+        """Progress, and the time that is left."""
         if self.total == 1 or not self.done:
             return self.description
         if not self.total:

@@ -121,7 +121,7 @@ def _import_jax() -> None:
 
 
 def _message(error: BaseException) -> str:
-    """What is wrong and what to do; an error that is a fault of the program is raised."""
+    """Message on what is wrong and what to do; faults of the program are raised."""
     text = str(error)
     full = any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory"))
     if isinstance(error, MemoryError) or (full and isinstance(error, RuntimeError)):

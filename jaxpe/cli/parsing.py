@@ -49,7 +49,7 @@ def option(name: str, hint: Any, *, positional: bool) -> Any:
 
 
 def _metavar(hint: Any) -> str:
-    """What may be passed, in a help.
+    """Text in a help on what may be passed.
 
     >>> _metavar(int | Literal["middle"] | None), _metavar(tuple[str, ...])
     ('INT|{middle}', 'TEXT ...')

@@ -1,4 +1,4 @@
-"""What a result says: findings, tables and figures, in sections. The same types for every job."""
+"""Findings, tables and figures in sections, what a result says; one set of types for every job."""
 
 import math
 import re
@@ -23,15 +23,15 @@ class Finding(NamedTuple):
     and `.tex`, and what a test compares.
 
     Attributes:
-        name: its name in the words of the field, without its value.
+        name: name in the words of the field, without the value.
         value: the estimate, NaN where undefined; a text for a name, such as of an encoding.
         low, high: ends of its 95 % interval; NaN without one. An infinite end is written "or more".
         unit: "share" (written in per cent), "count", or what follows the number, such as "bits".
         reference: value to compare it with, such as the level of chance; NaN without one.
-        against: what the reference is.
-        verdict: what follows by a rule, in a few words; "" where nothing is judged.
-        sentence: what it means, one sentence of at most 25 words that repeats no number of the row.
-        todo: what to do about it, one sentence; "" for nothing.
+        against: name of the reference.
+        verdict: consequence by a rule, in a few words; "" where nothing is judged.
+        sentence: meaning, one sentence of at most 25 words that repeats no number of the row.
+        todo: step to take, one sentence; "" for nothing.
         paste: command or code of that step, ready to paste.
 
     >>> share = Finding("share of position", 0.0533, 0.049, 0.0583, unit="share", verdict="found")
@@ -58,7 +58,9 @@ class Finding(NamedTuple):
         write, unit = _WRITE.get(self.unit, number), self.unit * (self.unit not in _WRITE)
         value, low, high = write(float(self.value)), "", ""
         if math.isfinite(self.low + self.high):
-            value, low, high = interval_texts(self.value, self.low, self.high, write)
+            value, low, high = interval_texts(
+                float(self.value), float(self.low), float(self.high), write
+            )
         elif math.isfinite(self.low) and self.high == math.inf:
             return f"{value} {unit}".strip(), f"{write(self.low)} or more", self._compared()
         ends = f"{low} to {high}" if low != high else low
@@ -95,8 +97,8 @@ class Figure(NamedTuple):
 
     Attributes:
         name: stem of its files.
-        title: what it shows, or the finding.
-        caption: how to read it, at most two sentences.
+        title: content, or the finding.
+        caption: one or two sentences on reading it.
         panels: one function of `ax` for each panel, such as those of `jaxpe.plot` with arrays.
         columns: panels in a row.
         height: height in inches of a row; the width is 5.2 inches, which suits a phone.
@@ -114,8 +116,8 @@ class Section(NamedTuple):
     """A part of a page.
 
     Attributes:
-        title: its heading.
-        findings, tables, figures: what it shows, in this order.
+        title: heading.
+        findings, tables, figures: contents, in this order.
         note: one sentence or two below the heading.
         folded: whether it is closed at first.
     """
@@ -129,12 +131,12 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What a result says: `jaxpe.report.page(result)`.
+    """Page of a result: `jaxpe.report.page(result)`.
 
     Attributes:
         name: stem of its files.
         title: heading.
-        about: what was measured: a line with at most three numbers.
+        about: line on what was measured, with at most three numbers.
         lead: findings at the top, as cards; at most five.
         sections: the rest.
         settings: settings of the job, by name, at the end.

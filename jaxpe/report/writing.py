@@ -54,7 +54,7 @@ _CITED = ("author", "year")  # fields of an entry that a page shows
 
 @functools.singledispatch
 def page(result: Any) -> Page:
-    """What a result says: its findings, tables and figures, in sections.
+    """Findings, tables and figures of a result, in sections.
 
     Args:
         result: result of a job of `jaxpe.analysis`, or of `jaxpe.plans`.

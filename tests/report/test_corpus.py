@@ -206,7 +206,10 @@ def test_values_of_findings_are_those_of_the_result():
         assert (shown[name].value, shown[name].low, shown[name].high) == interval, name
     values = {
         "significant dimensions": (2, 44),
-        "largest eigenvalue, weighted by documents": (position.rank_eigenvalues[0], position.null_eigenvalue),
+        "largest eigenvalue, weighted by documents": (
+            position.rank_eigenvalues[0],
+            position.null_eigenvalue,
+        ),
         "positions too noisy to judge alone": (6, N),
         "documents at position 45": (REPORT.documents_per_position[45], 12_480),
         "documents cut at 48 tokens": (9, 12_480),

@@ -18,7 +18,7 @@ _PER_LETTER, _FEWEST_SEQUENCES = 5, 40
 
 
 class CorpusFacts(NamedTuple):
-    """What was read: documents, tokens and positions.
+    """Facts of what was read: documents, tokens and positions.
 
     Attributes:
         name: name of the corpus.
@@ -346,7 +346,7 @@ class CorpusResult(NamedTuple):
     """Geometry of a corpus: distances, noise, dimensions, and the fit of encodings.
 
     Attributes:
-        facts: what was read.
+        facts: documents, tokens and positions that were read.
         options: options of the job; `command_line` makes a command of them.
         choices: settings that were chosen automatically, with the reasons.
         documents_per_position: int `[n]`.

@@ -197,7 +197,11 @@ class ExtrapolationResult(NamedTuple):
 
 
 def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
-    """Cells of a task by mean score beyond T; those that are not comparable are last."""
+    """Cells of a task by mean score beyond T; those that are not comparable are last.
+
+    >>> best_first(result.cells)[0].encoding  # doctest: +SKIP
+    'alibi'
+    """
     return sorted(cells, key=lambda x: -x.worth.mean() if x.comparable else np.inf)
 
 
@@ -239,6 +243,9 @@ def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray
 
     Args:
         cells: every task under every encoding.
+
+    >>> reciprocal_ranks(result.cells)["alibi"].shape  # doctest: +SKIP
+    (2, 3, 2)
     """
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     names = list(dict.fromkeys(cell.encoding for cell in cells))

@@ -11,8 +11,10 @@ from jaxpe.analysis.inspect.averages import Means
 # Score of a model without one of its heads. A loss is negative, in nats a token; "embedding" is the
 # cosine between the mean of the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
+# Parts of the logits.
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
-JUDGED = 0.02  # least share of position in the variance that is decomposed
+# Least share of position in the variance that is decomposed.
+JUDGED = 0.02
 
 
 class Variance(NamedTuple):
@@ -190,7 +192,7 @@ class PartShares(NamedTuple):
 
 
 class HeadStage(NamedTuple):
-    """What a model loses without each head.
+    """Loss of a model without each head.
 
     Attributes:
         measure: score whose drop measures a head.

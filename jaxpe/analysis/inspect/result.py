@@ -331,7 +331,7 @@ class InspectResult(NamedTuple):
         geometry: fit of learned positions to the corpus.
         attention: logits and attention weights.
         spectral: spectra and parts of the logits; only where `jaxpe.nn` loads the model.
-        heads: what the model loses without each head; only where `jaxpe.nn` loads the model.
+        heads: loss without each head; only where `jaxpe.nn` loads the model.
         probe: linear probe of the position.
         ablation: ablation of positions.
         loss: loss by position.

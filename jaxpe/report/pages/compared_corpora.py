@@ -75,7 +75,7 @@ def _pair_table(result: CorporaComparison) -> Table:
 
 
 def _warnings(result: CorporaComparison) -> Iterator[Finding]:
-    """What makes corpora less comparable."""
+    """Reasons that make corpora less comparable."""
     less = functools.partial(Finding, verdict="less comparable")
     for pair in result.pairs:
         names = f"{pair.first}, {pair.second}"

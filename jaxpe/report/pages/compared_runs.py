@@ -76,9 +76,9 @@ def _estimate(name: str, found: Estimate) -> Finding:
 
 
 def _lead(result: RunComparison, other: Group) -> Finding:
-    """How far a configuration is behind the first, whether this is decided, and the next step."""
+    """Lag of a configuration on the first, whether it is decided, and the next step."""
     first, second = result.groups[:2]
-    finding = _estimate(f"{other.name} behind {first.name}", other.behind)
+    finding = _estimate(f"{other.name}, lag on {first.name}", other.behind)
     verdict, todo, paste = "significant" if finding.low > 0 else "not significant", "", ""
     if other is second and finding.low > 0:
         todo = f"Take {first.name}, and see whether it holds on other documents or sizes."
@@ -110,7 +110,7 @@ def new_seeds(result: RunComparison) -> list[TrainConfig]:
 
 
 def _warnings(result: RunComparison) -> Iterator[Finding]:
-    """What makes runs less comparable: which runs, the setting, and why."""
+    """Reasons that make runs less comparable: which runs, the setting, and why."""
     less = functools.partial(Finding, verdict="less comparable")
     first, *others = result.runs
     for other in others:

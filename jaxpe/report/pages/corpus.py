@@ -158,7 +158,7 @@ def dimensions(result: CorpusResult) -> Finding:
 
 
 def dimensions_kind(result: CorpusResult) -> str:
-    """What the number of dimensions rests on, a key of `_DIMENSIONS`."""
+    """Basis of the number of dimensions, a key of `_DIMENSIONS`."""
     rank, present = result.position.significant_rank, np.flatnonzero(result.position.present)
     if np.count_nonzero(result.documents_per_position) == 1:
         return "one position"

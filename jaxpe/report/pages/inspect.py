@@ -128,7 +128,7 @@ def _even_spread(result: InspectResult, context: float) -> dict[str, Any]:
 
 
 def _reach(result: InspectResult, of: ModelMeasures, reach: TextReach) -> Finding:
-    """How far the model reads: a bound, or a length beyond which nothing is measured."""
+    """Reach of the model: a bound, or a length beyond which nothing is measured."""
     high, embedding = reach.high, reach.measure == "embedding"
     if reach.open:
         if embedding:
@@ -178,7 +178,7 @@ def matters_more(change: Interval, measure: str) -> bool | None:
 
 
 def _encoding(stage: EncodingStage, result: InspectResult, of: ModelMeasures) -> Section:
-    """How positions enter: a table, biases, rotations."""
+    """Ways in which positions enter: a table, biases, rotations."""
     facts = result.facts
     findings, figures, tables = [row("positions enter as", facts.encoding)], [], []
     if not facts.trained:

@@ -68,7 +68,7 @@ def sinks(of: ModelMeasures, found: AttentionSinks, *, causal: bool) -> Finding:
 
 
 def section(stage: AttentionStage, result: InspectResult, of: ModelMeasures) -> Section:
-    """What positions explain of the logits, and where the weights go."""
+    """Share of positions in the logits, and the targets of the weights."""
     layers, by_head = stage.layer_numbers, stage.variance.position
     shown = [
         partial(plot_heads, by_head, "positions explain", layers=layers, vmin=0, vmax=1),
@@ -108,7 +108,7 @@ def _logits(stage: AttentionStage) -> list[Finding]:
 
 
 def _weights(of: ModelMeasures, stage: AttentionStage) -> list[Finding]:
-    """Where attention goes: the first token, sinks, offsets, and without content."""
+    """Targets of attention: the first token, sinks, offsets, and without content."""
     findings = [row("attention to the first token", stage.sink, "share",
                     reference=stage.first_by_chance, against="equal weights")]  # fmt: skip
     findings.append(row("documents with a sink, mean of heads", stage.sinks.rate_overall, "share"))

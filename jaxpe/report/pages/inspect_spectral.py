@@ -37,7 +37,7 @@ def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> S
 
 
 def heads_section(stage: HeadStage, result: InspectResult, of: ModelMeasures) -> Section:
-    """What the model loses without each head, and the heads of the largest drops."""
+    """Loss without each head, and the heads of the largest drops."""
     layer, head = place = stage.head
     noise = bool(stage.tested and not stage.certain[place])
     ends = {"low": float(stage.low[place]), "high": float(stage.high[place])}

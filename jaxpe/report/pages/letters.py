@@ -1,4 +1,4 @@
-"""What the page of a corpus says of letters: their logo, their positions, and what stands out."""
+"""Letters on the page of a corpus: their logo, their positions, and what stands out."""
 
 import math
 from collections.abc import Sequence

@@ -110,7 +110,7 @@ def _trend(run: TrainedRun) -> Finding:
 
 
 def _open(run: TrainedRun) -> list[Finding]:
-    """What the run does not show, with the commands that show it; the most useful first."""
+    """Open questions of the run, with the commands that show it; the most useful first."""
     config = run.config
     other = other_seed(config, config.init_seed + 1)
     rows = [("difference between seeds", "Train it again from other initial weights.", other)]
