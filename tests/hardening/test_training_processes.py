@@ -82,7 +82,7 @@ def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(
     saved = max(int(path.name) for path in (out / "checkpoints").iterdir())
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()][-1] == saved
     assert f"Stopped after step {saved} of" in errors[0]
-    assert "--processes 2 --process 1" in errors[1]
+    assert "--processes=2 --process=1" in errors[1]
 
     # Of two devices of a process one may wait for the other, which waits for the dead process,
     # until JAX aborts.
