@@ -138,6 +138,7 @@ def test_most_types_of_transformers_are_inspected():
     assert table["inspected"] == len(table["rows"]) >= 150
     assert table["types"] == table["inspected"] + len(table["failed"])
     for row in table["rows"].values():
-        assert set(row["stages"]) | set(row["absent"]) == set(STAGES) - {"spectral"}
+        of_torch = set(STAGES) - {"spectral", "heads"}  # which jaxpe.nn alone has
+        assert set(row["stages"]) | set(row["absent"]) == of_torch
         assert all(row["absent"].values())
         assert {"encoding", "probe"} <= set(row["stages"])
