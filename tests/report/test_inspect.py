@@ -110,12 +110,11 @@ NEEDLES = NeedleStage(
     np.array([100, 2000]), np.array([0.0, 0.5]), 4, means([[1.0, 0.6], [0.4, 0.1]]),
     means([0.8, 0.25]), 0.2,
 )  # fmt: skip
-LOGITS = np.add.outer(GRID, np.arange(4)[:, None] - 2.0 * np.arange(4) ** 2)  # [2, 3, 4, 4]
 DROPS = HeadStage(
     "causal", 8, 1.0, GRID / 10, GRID / 20, GRID / 5, (7 - GRID) / 100, Interval(0.3, 0.2, 0.4), 0.2
 )
 SPECTRAL = SpectralStage(
-    False, LOGITS, GRID / 10, GRID,
+    False, GRID / 10, GRID,
     PartShares(*(GRID[..., None] * x for x in (np.ones(5) / 4, np.ones(5) / 50))),
 )  # fmt: skip
 FACTS = InspectFacts(

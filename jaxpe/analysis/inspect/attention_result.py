@@ -241,15 +241,13 @@ class SpectralStage(NamedTuple):
 
     Attributes:
         causal: whether tokens attend only backwards.
-        logits: logits averaged over documents, `[layers, heads, n, n]`; NaN for later keys of a
-            decoder.
-        toeplitz: share of their squares that no Toeplitz matrix explains, `[layers, heads]`.
-        effective_rank: effective rank of their singular values, `[layers, heads]`.
+        toeplitz: share of the squares of logits averaged over documents that no Toeplitz matrix
+            explains, `[layers, heads]`.
+        effective_rank: effective rank of the singular values of these logits, `[layers, heads]`.
         parts: content and position, by the mean hidden state of each position.
     """
 
     causal: bool
-    logits: LargeArray
     toeplitz: np.ndarray
     effective_rank: np.ndarray
     parts: PartShares

@@ -34,11 +34,9 @@ def logit_spectra(sample: Sample, *, progress: Progress = SILENT) -> SpectralSta
     causal = FlaxModel(sample.module).causal
     sums = _summed(sample, progress)
     means = _means(sums)
-    logits = _wide(means.parts.total)
     toeplitz, rank = _spectra(means.parts.total, causal=causal)
     return SpectralStage(
         causal=causal,
-        logits=np.where(_attended_pairs(logits, causal=causal), logits, np.nan),
         toeplitz=_wide(toeplitz),
         effective_rank=_wide(rank),
         parts=_part_shares(sums),

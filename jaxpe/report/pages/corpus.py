@@ -119,7 +119,8 @@ def corpus_page(result: CorpusResult) -> Page:
 def share_findings(result: CorpusResult) -> list[Finding]:
     """Position, noise and composition in the observed variance.
 
-    Within [0, 1], since noise may put an estimate slightly outside; unchanged where the null fails.
+    Estimates are within [0, 1], since noise may put them slightly outside; intervals, and numbers
+    where the null fails, are as computed.
     """
     fails, found = null_fails(result), []
     for name, sentence in _SHARES.items():

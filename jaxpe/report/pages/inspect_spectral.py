@@ -18,7 +18,7 @@ def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> S
     findings = [
         row("mean logits beyond Toeplitz, median head", float(np.median(stage.toeplitz)), "share"),
         row("effective rank of mean logits, median head", float(np.median(stage.effective_rank)),
-            against=f"at most {stage.logits.shape[-1]}"),
+            against=f"at most {result.facts.positions}"),
     ]  # fmt: skip
     parts = stage.parts
     rows = [
