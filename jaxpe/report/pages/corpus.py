@@ -210,7 +210,7 @@ def geometry_findings(result: CorpusResult) -> list[Finding]:
     interval, verdict = result.intervals.get("nearness"), nearness(result)
     if interval is not None and not result.facts.origin:
         order = Finding("nearness", *interval, reference=0.0, against="no order")
-        meaning = "Over |i − j| < |i − k|: the mean of d²(i, k) − d²(i, j) over that of their sum."
+        meaning = "Mean of d²(i, k) − d²(i, j) over mean of their sum, for |i − j| < |i − k|."
         found.append(order._replace(verdict=verdict, sentence=meaning))
     if verdict in (_MORE_ALIKE, _RISES_AND_FALLS) and position.half_distance is not None:
         found.append(Finding("half-distance", *position.half_distance, unit="positions"))
