@@ -150,9 +150,9 @@ def _cost_table(result: ExtrapolationResult) -> Table:
         for name in ranks or result.options.encodings
     ]
     note = (
-        "Accuracy in %, or squared error as a share of answering 0. Rank: mean of 1/rank over tasks, "
-        f"seeds and lengths beyond T. Time and MiB: of an update, {COST_ROWS} rows of {COST_TASK} "
-        f"of {COST_LENGTH} words, by the time without an encoding."
+        "Accuracy in %, or squared error, relative to answering 0. Rank: mean of 1/rank over "
+        f"tasks, seeds and lengths beyond T. Time and MiB: of an update, {COST_ROWS} rows of "
+        f"{COST_TASK} of {COST_LENGTH} words, by the time without an encoding."
     )
     header = ["encoding", *tasks, "mean reciprocal rank", "time", "MiB", "parameters"]
     return Table("Score beyond T, rank and cost", header, rows, note)
@@ -179,7 +179,7 @@ def _score_table(result: ExtrapolationResult, cells: Sequence[ExtrapolationCell]
             for count, none, *interval in zip(lost, undefined, *cell.interval, strict=True)
         ]
         rows.append((title_of(cell.encoding), *texts, f"{cell.rate:g}"))
-    metric = "accuracy in %" if cells[0].is_share else "squared error as a share of answering 0"
+    metric = "accuracy in %" if cells[0].is_share else "squared error, relative to answering 0"
     lengths = zip(result.options.lengths, result.options.factors, strict=True)
     columns = [f"{n:,} = {k if k > 1 else ''}T" for n, k in lengths]
     return Table(f"{cells[0].task}: {metric}", ["encoding", *columns, "rate"], rows)
