@@ -1,7 +1,10 @@
 """Array types of signatures, matrix products at full precision, and sums of counts."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +15,8 @@ from jax.sharding import AxisType, Mesh
 ArrayLike = jax.Array | np.ndarray
 Scalar = float | ArrayLike  # a number, which may be traced
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def is_traced(*arrays: object) -> bool:
     """Whether any value is traced, as inside jit, vmap or grad, so that its numbers are unknown."""
@@ -21,6 +26,45 @@ def is_traced(*arrays: object) -> bool:
 def namespace(*values: object) -> Any:
     """Module for functions of options: NumPy, in float64, or jax.numpy if any is traced."""
     return jnp if is_traced(*values) else np
+
+
+def checked_jit(*static: str, **checks: Any) -> Callable[[F], F]:
+    """Decorator of a public function of arrays: check its arguments, then call it under `jit`.
+
+    Checks run before `jit`, where numbers can be read. Inside a transformation they see traced
+    arguments, and have to let them pass.
+
+    Args:
+        static: names of arguments that are static.
+        checks: by argument, a function that raises, or returns what is passed on; or a tuple of
+            the function and the names of further arguments that it takes.
+
+    >>> def positive(x):
+    ...     if not is_traced(x) and (np.asarray(x) <= 0).any():
+    ...         raise ValueError("pass positive numbers")
+    ...     return x
+    >>> log = checked_jit(x=positive)(lambda x: jnp.log(x))
+    >>> log(np.ones(1)).item()
+    0.0
+    """
+
+    def decorate(function: F) -> F:
+        signature, jitted = inspect.signature(function), jax.jit(function, static_argnames=static)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            given = dict(bound.arguments)
+            for name, check in checks.items():
+                check, *others = check if isinstance(check, tuple) else (check,)
+                if name in given:
+                    found = check(given[name], *(given.get(other) for other in others))
+                    bound.arguments[name] = found
+            return jitted(*bound.args, **bound.kwargs)
+
+        return call  # pyrefly: ignore (of the same signature)
+
+    return decorate
 
 
 def auto_mesh(mesh: Any) -> Mesh:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot
 from jaxpe.geometry.checks import (
     as_present,
     check_symmetric,
@@ -109,6 +109,7 @@ def _arcs(
     return 4.0 * jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
 
 
+@checked_jit(points=checked_encoding)
 def euclidean_distances(
     points: Real[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -121,13 +122,6 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    return _euclidean_distances(checked_encoding(points), present)
-
-
-@jax.jit
-def _euclidean_distances(
-    points: Real[ArrayLike, "n d"], present: Bool[ArrayLike, " n"] | None
-) -> Distances:
     points = matrix(points, "points", "[n, d]")
     present = as_present(present, points.shape[0])
     n, d = points.shape
