@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe._core.errors import InputError, nearest, reason
-from jaxpe.encodings.analysis.hooks import hooks_program
+from jaxpe.encodings.analysis.properties import hooks_program
 from jaxpe.encodings.families.vector_files import from_file, read_vectors
 from jaxpe.encodings.registry import (
     CatalogueEntry,

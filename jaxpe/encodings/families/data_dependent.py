@@ -1,4 +1,4 @@
-"""Encodings that depend on the hidden states: gates, paths of reflections, selected angles."""
+"""Encodings that depend on the hidden states: gates, paths of reflections, chosen frequencies."""
 
 from functools import partial
 
@@ -328,78 +328,6 @@ def inverse_of_unit_lower(lower: Array) -> Array:
     return inverse[..., 0, :n, :n]
 
 
-@register("selective_rope", source="Movahedi et al. (2025)")
-def selective_rope(
-    *,
-    dim: int,
-    num_heads: int,
-    head_dim: int,
-    base: Scalar = 500_000.0,
-    conv_width: int = 4,
-    gated: bool = False,
-    stddev: Scalar = 0.02,
-) -> Encoding:
-    """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
-
-    Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
-    of its own channel, τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l).
-    Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). It works for encoders and
-    decoders: logits depend on the difference of two running sums.
-
-    The authors' module differs by default. It normalises x in slices, one a head; its gate reads
-    the normalised x; its W has rank 16.
-
-    Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
-    head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.
-
-    Args:
-        dim: width of the hidden states.
-        num_heads: key heads; query heads that share a key turn alike.
-        head_dim: width of a head, even.
-        base: θ of τ.
-        conv_width: tokens that the convolution sees.
-        gated: whether steps have a gate.
-        stddev: standard deviation of G at first.
-
-    >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
-    >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
-    ...                         jaxpe.encodings.Rows())
-    >>> c.shape
-    (3, 1, 1)
-    """
-    check_sizes(dim=dim, num_heads=num_heads, head_dim=head_dim, conv_width=conv_width)
-    check_even(head_dim=head_dim)
-    half = head_dim // 2
-
-    def init(key):
-        params = normal_params(
-            key,
-            projection=(1.0, (dim, num_heads, half)),
-            conv=(conv_width**-0.5, (conv_width, num_heads, half)),
-            kernel=(stddev, (dim, num_heads)),
-        )
-        params["bias"] = jnp.zeros(num_heads, jnp.result_type(float))
-        names = ("projection", "conv", "kernel", "bias") if gated else ("projection", "conv")
-        return {name: params[name] for name in names}
-
-    def context(params, x, positions, rows):
-        x = jnp.asarray(x)
-        check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
-        check_hidden_states(x, dim)
-        dtype = compute_dtype(x)
-        wide = x.astype(dtype)
-        unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
-        steps = jnp.einsum("...d,dhe->...he", unit, params["projection"].astype(dtype))
-        kernel = params["conv"].astype(dtype)
-        steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
-        if gated:
-            steps = steps * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))[..., None]
-        sums, last = running_sum(steps, rows.part(1), after=2)
-        return sums, (window, last)
-
-    return _summed_rotation(init, context, head_dim, base ** (-2 * np.arange(half) / head_dim))
-
-
 @register("carope", source="Veisi et al. (2025)")
 def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> Encoding:
     """CARoPE: RoPE whose base frequency each token chooses for each head (Veisi et al. 2025).
@@ -442,16 +370,10 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
         steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
         return running_sum(steps, rows, after=2)
 
-    return _summed_rotation(init, context, head_dim, np.ones(half))
-
-
-def _summed_rotation(init, context, head_dim: int, scale: ArrayLike) -> Encoding:
-    """The encoding that turns pairs by running sums `[..., n, heads, half]` times a scale."""
-
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
         check_context(sums, x, after=2)
-        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim, sums.dtype)
+        angles = repeat_heads(sums, x.shape[-2])
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
     return Encoding(init=init, context=context, query=turn, key=turn)

@@ -94,6 +94,32 @@ def rope(
     return _rotary(head_dim, dim, layout, frequencies)._replace(rotates=_fixed(scaling, length))
 
 
+@register(
+    "directional_rope",
+    source="Zhao et al. (2025)",
+    vectors="a circle",
+    variant_of="rope",
+)
+def directional_rope(*, head_dim: int, layout: Layout = "half_split") -> Encoding:
+    """DRoPE: every pair turns by the heading of an agent, in radians (Zhao et al. 2025).
+
+    RoPE whose frequencies are all 1: a query of heading α and a key of heading β have the product
+    qᵀR(β − α)k. It has the period 2π in both headings, which frequencies base^(−2k/d) break. Use
+    `per_head` for heads of headings beside heads of places. `vectors`: the orbit of a vector with
+    unit pairs.
+
+    Args:
+        head_dim: width of a head.
+        layout: argument of `rope`.
+
+    >>> encoding, heading = directional_rope(head_dim=4), jnp.asarray([0.5, 0.5 + 2 * np.pi])
+    >>> a, b = encoding.vectors((), heading)
+    >>> bool(jnp.abs(a - b).max() < 1e-5)
+    True
+    """
+    return rope(head_dim=head_dim, base=1.0, layout=layout)
+
+
 def rope_frequencies(
     *,
     head_dim: int,
