@@ -272,4 +272,3 @@ def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
     # The last bucket exists only for later keys, because one of the 2·num_buckets rows is offset 0.
     signed = jnp.where(behind < 0, -bucket, jnp.minimum(bucket, num_buckets - 1))
     return signed + num_buckets
-
