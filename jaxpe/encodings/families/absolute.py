@@ -401,10 +401,11 @@ def table_rows(
     table, length = jnp.asarray(table), len(table)
     _check_concrete_positions(positions, length, interpolate)
     positions = as_positions(positions)
-    between = interpolate and jnp.issubdtype(positions.dtype, jnp.floating)
+    floating = jnp.issubdtype(positions.dtype, jnp.floating)
+    between = interpolate and floating
     # Between rows the last one is the end of a step, whose slope its derivative has.
     last = max(length - 2, 0) if between else length - 1
-    row = jnp.clip(jnp.floor(positions), 0, last).astype(jnp.int32)
+    row = jnp.clip(jnp.floor(positions) if floating else positions, 0, last).astype(jnp.int32)
     part, rows = positions - row.astype(positions.dtype), take(table, row)
     inside = part == 0
     if between:

@@ -124,13 +124,11 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> E
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads, head_dim)
-        check_tables(params, rate=(num_heads,), gate=(num_heads, head_dim))
         dtype = compute_dtype(q)
         keys = repeat_heads(k, num_heads).astype(dtype)
         gate = jnp.einsum("...khd,hd->...hk", keys, params["gate"].astype(dtype))
-        rate = jax.nn.softplus(params["rate"].astype(dtype)) * jnp.asarray(
-            alibi_slopes(num_heads), dtype
-        )
+        slopes = jnp.asarray(alibi_slopes(num_heads), dtype)
+        rate = jax.nn.softplus(params["rate"].astype(dtype)) * slopes
         size = jax.nn.softplus(gate * head_dim**-0.5) * expand_rank(rate[:, None], gate.ndim)
         offsets = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         return -offsets * size[..., None, :]
@@ -362,7 +360,6 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        check_tables(params, kernel=(dim, num_heads))
         check_hidden_states(x, dim)
         dtype = compute_dtype(x)
         z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))

@@ -161,9 +161,10 @@ def xpos(
     two factors in range. There are no position vectors.
 
     Floats hold the factors of |i − c| up to log(largest)·b/|log ζ_0|: 36,000 positions in float32
-    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook gives NaN. Attention that encodes queries and keys
-    together counts from the middle of their positions, so only their span is limited, to twice that
-    number. Logits of keys that far after their query would overflow and are NaN. Keys in a cache
+    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook gives NaN. Attention that
+    encodes queries and keys together counts from the middle of their positions, so only their span
+    is limited, to twice that number. Logits of keys that far after their query would overflow and
+    are NaN. Keys in a cache
     are encoded alone: pass the middle of the positions in the cache as `center`.
 
     >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
