@@ -149,8 +149,8 @@ def test_a_name_that_could_not_be_asked_for_is_refused(name):
 def test_families_are_the_files_of_jaxpe():
     families = dict.fromkeys(entry.family for entry in catalogue())
     assert list(families) == [
-        "absolute", "orthogonal", "logarithmic", "rotary", "directional", "learned_rotations",
-        "learned_frequencies", "context_extension", "temperature", "bias", "relative",
+        "absolute", "orthogonal", "logarithmic", "rotary", "learned_frequencies",
+        "context_extension", "temperature", "bias", "relative",
         "disentangled", "data_dependent", "masks", "layer_patterns",
     ]  # fmt: skip
     for found in registry._REGISTERED.values():

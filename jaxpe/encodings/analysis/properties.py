@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from jax.extend import core
 
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import encoded_mask
@@ -175,7 +176,7 @@ class _Layer(NamedTuple):
         """Concrete positions start, ..., stop − 1, with equal coordinates."""
         return line_of_positions(np.arange(start, stop), self.coordinates)
 
-    def projected(self, params: Any, content: _Content, positions: Array) -> list[Array]:
+    def projected(self, params: Any, content: _Content, positions: ArrayLike) -> list[Array]:
         """Queries, keys and values of embeddings that carry the encoding."""
         n = len(positions)
         x = self.encoding.embed(params, content.x[:n], positions)
@@ -183,12 +184,12 @@ class _Layer(NamedTuple):
         q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
         return [q + content.q[:n], k + content.k[:n], v]
 
-    def logits(self, params: Any, content: _Content, positions: Array) -> Array:
+    def logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
         """Result of `_masked_logits` for random content, `[heads, n, n]`."""
         q, k, _ = self.projected(params, content, positions)
         return _masked_logits(self.at(params, content.x, positions), params, q, k, positions)
 
-    def position_logits(self, params: Any, content: _Content, positions: Array) -> Array:
+    def position_logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
         """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
         n = len(positions)
         x, q, k = (jnp.repeat(a[:1], n, axis=0) for a in content[:3])
@@ -217,12 +218,14 @@ class _Layer(NamedTuple):
         logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
         return np.asarray(logits[:, 0, ::-1].T)
 
-    def at(self, params: Any, x: Any, positions: Array) -> Encoding:
+    def at(self, params: Any, x: Any, positions: ArrayLike) -> Encoding:
         """The encoding, bound to the context of hidden states `[>= n, d]` if it needs one."""
         return encoding_at(self.encoding, params, x[: len(positions)], positions)
 
 
-def _masked_logits(encoding: Encoding, params: Any, q: Array, k: Array, *positions: Array) -> Array:
+def _masked_logits(
+    encoding: Encoding, params: Any, q: Array, k: Array, *positions: ArrayLike
+) -> Array:
     """Logits of queries and keys, lower where masked; weights where these are no softmax."""
     pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
     logits = attention_logits(encoding, params, q, k, **pair_positions)

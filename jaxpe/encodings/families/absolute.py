@@ -422,13 +422,15 @@ def _check_concrete_positions(positions: ArrayLike, length: int, interpolate: bo
     if is_traced(positions):
         return
     values = np.asarray(positions)
-    inside = (values >= 0) & (values <= _last_position(length, values.dtype))
-    if not (inside & (interpolate or values == np.floor(values))).all():
+    outside = ~((values >= 0) & (values <= _last_position(length, values.dtype)))
+    if not interpolate:
+        outside |= values != np.floor(values)
+    if outside.any():
         raise ValueError(
-            f"positions {values.min()} to {values.max()} are not all rows of a table of length "
-            f"{length}: build a longer one, or with interpolate=True stretch it by "
-            f"scale_positions(encoding, {length - 1} / {values.max()}), also between rows; padding "
-            "needs positions inside too"
+            f"position {values[outside][0]} has no row in a table of length {length}: build a "
+            "longer one, or stretch it, also between rows, with interpolate=True and "
+            f"scale_positions(encoding, {length - 1} / {values.max()}); padding needs positions "
+            "inside too"
         )
 
 
