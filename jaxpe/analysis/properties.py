@@ -22,7 +22,7 @@ class PropertyOptions:
     Attributes:
         names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
         about: table to print. names: names and sources, at once. overview: parameters,
-            information, positions beyond the length and cost, computed in a few minutes.
+            information, positions beyond the length and cost, computed in two minutes.
         dim: width of the token embeddings.
         heads: attention heads.
         head_dim: width of a head.
