@@ -462,7 +462,6 @@ def test_what_is_computed_is_what_the_definitions_say(name):
     position, gradient, beyond = EXPECTED[name]
     kinds = [kind for kind in ("absolute", "relative") if getattr(found, kind)]
     assert " ".join(kinds) == position
-    assert found.order == (name != "none")
     assert found.gradient == gradient
     assert found.beyond == beyond
     assert (found.flops > 0) == (found.bytes > 0) == (name != "none")

@@ -8,16 +8,16 @@ from jaxpe.encodings import EncodingProperties
 from jaxpe.report import page
 
 LARGE = EncodingProperties(
-    "", "bias", "one", "", 262_144, 0, True, True, True, ("table", "queries", "keys", "weights"),
+    "", "bias", "one", "", 262_144, 0, True, True, ("table", "queries", "keys", "weights"),
     "constant", 0.0176, 4_746_760.0, 999_499.0, True,
 )  # fmt: skip
 NOTHING = EncodingProperties(
-    "none", "absolute", "one", "", 0, 0, False, False, False, (), "told apart", 8.0, 0.0, 0.0, False
+    "none", "absolute", "one", "", 0, 0, False, False, (), "told apart", 8.0, 0.0, 0.0, False
 )
 CASES = [
     (LARGE, "262,144|both|constant|0.0176T|4.75M|999k|θ q k w"),
     (NOTHING, "0|–|told apart|≥ 8T|0|0|–"),
-    (NOTHING._replace(fixed=1024, order=True), "(1,024)|order|told apart|≥ 8T|0|0|–"),
+    (NOTHING._replace(fixed=1024), "(1,024)|–|told apart|≥ 8T|0|0|–"),
     (
         LARGE._replace(fixed=7, relative=False, reach=1.25),
         "262,144 (7)|absolute|constant|1.25T|4.75M|999k|θ q k w",

@@ -45,8 +45,6 @@ class EncodingProperties(NamedTuple):
             the training length, and to `FAR` times it where the encoding is defined.
         relative: whether the part of the logits from positions alone is a function of the offset j
             − i that distinguishes offsets.
-        order: whether logits change when tokens are permuted, without a mask (under a causal mask
-            even `identity` has some order).
         gradient: parts of the gradient of a loss that the encoding enters: the names of its
             parameters, and "queries", "keys" or "weights" if it changes their gradient.
         beyond: state of positions (offsets, where only they matter) from the training length T to
@@ -70,7 +68,6 @@ class EncodingProperties(NamedTuple):
     fixed: int
     absolute: bool
     relative: bool
-    order: bool
     gradient: tuple[str, ...]
     beyond: str
     reach: float
@@ -107,19 +104,15 @@ def encoding_properties(
         params, content = perturbed_params(layer.encoding.init(jax.random.key(0))), _content(sizes)
         gradients = _parameter_gradients(layer, params, content)
         receiving = [name for name, gradient in gradients.items() if np.any(gradient != 0)]
-        absolute, relative, order = _information(layer, params, content)
+        absolute, relative = _information(layer, params, content)
         beyond, reach = extrapolation(layer.profiles(params, content), length=sizes.length)
         changed = _changed_gradients(layer, params, content)
     return EncodingProperties(
-        name=entry.name,
-        family=entry.family,
-        source=entry.source,
-        vectors=entry.vectors,
+        **{name: getattr(entry, name) for name in ("name", "family", "source", "vectors")},
         trainable=sum(gradients[name].size for name in receiving),
         fixed=sum(gradients[name].size for name in gradients.keys() - set(receiving)),
         absolute=absolute,
         relative=relative,
-        order=order,
         gradient=(*receiving, *changed),
         beyond=beyond,
         reach=reach,
@@ -272,10 +265,10 @@ def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[st
     return [name for name, yes in changed.items() if yes]
 
 
-def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool, bool]:
-    """Whether logits carry absolute, relative and order information: see `EncodingProperties`."""
+def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool]:
+    """Whether logits carry absolute and relative information: see `EncodingProperties`."""
     length, n = layer.sizes.length, min(layer.sizes.length // 2, TRIED)
-    near, order = layer.positions(0, n), np.random.default_rng(0).permutation(n)
+    near = layer.positions(0, n)
     # An odd shift, so that chunks of positions do not align.
     shifts = [length - n - 1]
     if not layer.encoding.defines("embed"):  # a table of vectors may end at the length
@@ -283,10 +276,7 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     # Positions are traced, so that a table gives NaN.
     logits, alone = jax.jit(layer.logits), jax.jit(layer.position_logits)
     first = np.asarray(logits(params, content, near))
-    traded = content._replace(**{name: getattr(content, name)[order] for name in "xqk"})
-    reordered = _equal(first[:, order][:, :, order], logits(params, traded, near))
     absolute = not all(_equal(first, logits(params, content, near + s)) for s in shifts)
-
     pairs = np.asarray(alone(params, content, near))
     if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
         pairs = pairs[:, _WARM_UP:, _WARM_UP:]
@@ -294,7 +284,7 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     beside = pairs[:, ~np.eye(pairs.shape[-1], dtype=bool)]
     distinguishable = np.ptp(beside, axis=1).max() > RESOLUTION * np.abs(pairs).max()
     relative = distinguishable and _equal(pairs[:, 1:, 1:], pairs[:, :-1, :-1])
-    return absolute, bool(relative), not reordered
+    return absolute, bool(relative)
 
 
 def _equal(a: np.ndarray, b: np.ndarray | Array) -> bool:

@@ -41,9 +41,9 @@ def _origin(row: EncodingProperties) -> Sequence[str]:
 
 
 def information(row: EncodingProperties) -> str:
-    """Position information of logits: absolute, relative, both, or order alone."""
+    """Position information of logits: absolute, relative or both."""
     kinds = [name for name in ("absolute", "relative") if getattr(row, name)]
-    return "both" if len(kinds) == 2 else "".join(kinds) or ("order" if row.order else "–")
+    return "both" if len(kinds) == 2 else "".join(kinds) or "–"
 
 
 def scaled(value: float) -> str:
