@@ -55,7 +55,6 @@ from jaxpe.encodings.families.data_dependent import (
     grape_additive,
     path_attention,
     selective_rope,
-    tapa,
 )
 from jaxpe.encodings.families.directional import directional_rope, golden_gate_rope
 from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
@@ -66,7 +65,7 @@ from jaxpe.encodings.families.logarithmic import (
     power_positions,
     warp_positions,
 )
-from jaxpe.encodings.families.masks import attention_chunks, sliding_window, stick_breaking
+from jaxpe.encodings.families.masks import attention_chunks, sliding_window
 from jaxpe.encodings.families.orthogonal import (
     chebyshev,
     chebyshev_polynomials,
@@ -132,7 +131,7 @@ __all__ = [
     "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf",
     "rope_to_hf", "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions",
     "selective_rope", "self_extend", "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window",
-    "smollm3", "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
-    "t5_buckets", "tapa", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors",
+    "smollm3", "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "t5",
+    "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors",
     "xpos",
 ]  # fmt: skip

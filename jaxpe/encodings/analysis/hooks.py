@@ -32,7 +32,7 @@ def hooks_program(
         bound, pair = encoding_at(encoding, p, x, i), (q, k, i, i)
         arguments = {"embed": (x, i), "query": (q, i), "key": (k, i)}
         arguments |= {"products": pair, "bias": pair, "mask": pair}
-        arguments |= {"weights": (w, None, i, i), "value": (w, i, i)}
+        arguments["value"] = (w, i, i)
         used = {name: args for name, args in arguments.items() if encoding.defines(name)}
         return {name: getattr(bound, name)(p, *args) for name, args in used.items()}
 

@@ -18,7 +18,6 @@ from jaxpe.encodings.attention_mask import encoded_mask
 from jaxpe.encodings.attention_terms import (
     attention_logits,
     dot_products,
-    encoded_weights,
 )
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
@@ -228,8 +227,7 @@ def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[st
     changes = jax.jit(pulled)(params, content.x[:n], content.q[:n], content.k[:n])
     moved = [bool(np.max(np.abs(change)) > TOLERANCE) for change in changes]
     names = [name for name, yes in zip(("queries", "keys"), moved, strict=True) if yes]
-    reweighted = any(layer.encoding.defines(hook) for hook in ("weights", "value"))
-    return [*names, *(["weights"] if reweighted else [])]
+    return [*names, *(["weights"] if layer.encoding.defines("value") else [])]
 
 
 def _cotangent_change(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
@@ -319,10 +317,8 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
 def _masked_logits(
     encoding: Encoding, params: Any, q: Array, k: Array, *positions: np.ndarray | Array
 ) -> Array:
-    """Logits of queries and keys, lower where masked; weights where these are no softmax."""
+    """Logits of queries and keys, lower where masked."""
     pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
     logits = attention_logits(encoding, params, q, k, **pair_positions)
     mask = encoded_mask(encoding, params, q, k, **pair_positions)
-    if encoding.defines("weights"):
-        return encoded_weights(encoding, params, logits, mask, **pair_positions)
     return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
