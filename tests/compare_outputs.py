@@ -19,10 +19,6 @@ from typing import Any
 
 COMMANDS = {
     "encodings-overview": "encodings --form json",
-    "encodings-expressiveness": "encodings --about expressiveness --form json",
-    "encodings-generalisation": "encodings --about generalisation --form json",
-    "encodings-extrapolation": "encodings --about extrapolation --form json",
-    "encodings-cost": "encodings --about cost --form json",
     "report-synthetic": "report synthetic --out {out}",
     "report-stdlib": "report stdlib --out {out}",
     "report-sst2": "report sst2 --out {out}",

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from jaxpe.encodings.analysis.power_law import exponent
 
 import jaxpe
 from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
 from jaxpe.data.tokens.vocabulary import refuse_undivided
-from jaxpe.encodings.analysis.power_law import exponent
 from jaxpe.encodings.scalings import check_scaling
 from jaxpe.geometry.checks import check_confidence
 from jaxpe.plans.scaling import (
@@ -289,20 +289,6 @@ BOUNDS: dict[str, Bound] = {
     ),
     **of("sinusoidal", lambda base: encodings.sinusoidal(dim=4, base=base), base=POSITIVE),
     **of(
-        "mixed_rope",
-        lambda axes=2, head_dim=8, num_heads=1: encodings.mixed_rope(
-            axes=axes, head_dim=head_dim, num_heads=num_heads
-        ),
-        axes=whole(1, 2),
-        head_dim=((4,), (0, 2)),
-        num_heads=whole(1),
-    ),
-    **of(
-        "comrope",
-        lambda block: encodings.comrope(head_dim=4, block=block),
-        block=((2, 4), (1, 3)),
-    ),
-    **of(
         "deberta",
         lambda num_buckets: encodings.deberta(num_heads=2, head_dim=4, num_buckets=num_buckets),
         num_buckets=((4, 6), (2, 5)),
@@ -334,7 +320,6 @@ BOUNDS: dict[str, Bound] = {
         lambda **options: encodings.rerope(ROPE, **{"window": 2, **options}),
         window=whole(1),
         leak=SHARE_BELOW_1,
-        training_length=whole(2),
     ),
     **of(
         "dual_chunk",

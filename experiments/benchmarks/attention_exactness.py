@@ -22,7 +22,6 @@ from experiments.benchmarks import _contest as contest
 from jaxpe.encodings import AttentionMask, CatalogueEntry, EncodingSizes, Rows, catalogue
 
 BATCH, HEADS, GROUPS, WIDTH, DIM, WINDOW = 2, 4, 2, 8, 16, 3
-PER_KEY_HEAD = ("selective_rope",)  # whose `num_heads` are those of keys
 SINGLE = ("rope", "alibi", "t5", "kerple_log", "fire", "cope", "fox", "path", "stick_breaking")
 
 
@@ -125,8 +124,6 @@ def double(entry: CatalogueEntry) -> dict[str, float]:
     """Errors of blocks in float64, by case; without grouped heads where the encoding has none."""
     problem, found = Problem(entry, 11, 4, jnp.float64), {}
     for name, case in CASES.items():
-        if case.groups < HEADS and entry.name in PER_KEY_HEAD:
-            problem = Problem(entry, 11, 4, jnp.float64, num_heads=case.groups)
         try:
             wanted = problem.found(name, "dense")
         except ValueError:

@@ -47,10 +47,10 @@ QUICK: dict[str, Any] = {"most": 20, "window": 5, "tail": 6}
 GROUPS = {
     "before 2024": ("none", "rope", "alibi"),
     "look at tokens": (
-        "fox", "cable", "grape_a", "path", "selective_rope", "inkling", "dape",
+        "fox", "cable", "grape_a", "path", "inkling", "dape",
     ),
     "turn otherwise": ("pope", "fope", "grape_m"),
-    "add to logits": ("deberta", "tupe"),
+    "add to logits": ("deberta",),
     "change the softmax": ("ssmax", "rope_ssmax", "stick_breaking"),
     "by layer or window": (
         "rope_then_none", "window_then_rope", "chunks_then_none", "sliding_window",

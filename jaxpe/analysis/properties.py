@@ -1,21 +1,18 @@
 """The properties job: computed properties of every encoding of the catalogue, as a table."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, PowerLaw
-from jaxpe.encodings.analysis.generalisation import BIAS_SCALES
-from jaxpe.encodings.analysis.length_extrapolation import Stretch
+from jaxpe.encodings import EncodingProperties, EncodingSizes
 from jaxpe.encodings.analysis.properties import TRIED
 from jaxpe.encodings.entries import own_encoding_errors
 
-About = Literal["names", "overview", "expressiveness", "generalisation", "extrapolation", "cost"]
+About = Literal["names", "overview"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,10 +21,8 @@ class PropertyOptions:
 
     Attributes:
         names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
-        about: table to print. names: names and sources, at once. The others are computed, in about
-            a minute. overview: parameters, information and cost; expressiveness: sequences that
-            transformers can represent; generalisation: terms of bounds; extrapolation: positions
-            beyond the length; cost: growth of the cost.
+        about: table to print. names: names and sources, at once. overview: parameters,
+            information, positions beyond the length and cost, computed in two minutes.
         dim: width of the token embeddings.
         heads: attention heads.
         head_dim: width of a head.
@@ -56,50 +51,6 @@ class NameRow(NamedTuple):
     source: str
 
 
-class ExpressivenessRow(NamedTuple):
-    """Properties of an encoding that Table 1 of Li (2025) lists."""
-
-    name: str
-    properties: EncodingProperties
-    expressiveness: encodings.Expressiveness
-
-
-class GeneralisationRow(NamedTuple):
-    """An encoding and its `GeneralisationTerms`."""
-
-    name: str
-    norm: PowerLaw
-    bias: float
-    bias_beyond: float
-    parameters: PowerLaw
-
-
-class ExtrapolationRow(NamedTuple):
-    """An encoding and its `LengthExtrapolation`."""
-
-    name: str
-    stretches: tuple[Stretch, ...]
-    reach: float
-
-
-class CostRow(NamedTuple):
-    """An encoding and its `EncodingCost`."""
-
-    name: str
-    flops: PowerLaw
-    looped: bool
-
-
-Row = (
-    NameRow
-    | EncodingProperties
-    | ExpressivenessRow
-    | GeneralisationRow
-    | ExtrapolationRow
-    | CostRow
-)
-
-
 class PropertyTable(NamedTuple):
     """Computed properties of encodings.
 
@@ -111,7 +62,7 @@ class PropertyTable(NamedTuple):
 
     about: About
     sizes: EncodingSizes
-    encodings: tuple[Row, ...]
+    encodings: tuple[NameRow | EncodingProperties, ...]
 
 
 def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> PropertyTable:
@@ -125,39 +76,20 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
         InputError: an unknown name, or sizes that some encoding does not allow.
 
     >>> small = {"dim": 16, "heads": 2, "head_dim": 8, "length": 32}
-    >>> table = tabulate(PropertyOptions(names=("alibi",), about="cost", **small))
-    >>> table.encodings[0].flops.length
-    1.0
+    >>> table = tabulate(PropertyOptions(names=("alibi",), about="overview", **small))
+    >>> table.encodings[0].beyond
+    'told apart'
     """
     entries = encodings.catalogue(*options.names)
     _check_sizes(options)
-    compute = _ROWS[options.about]
-    rows = []
+    rows: list[NameRow | EncodingProperties] = []
     for index, entry in enumerate(progress.track(entries, "encodings")):
+        if options.about == "names":
+            rows.append(NameRow(entry.name, entry.family, entry.vectors, entry.source))
+            continue
         with own_encoding_errors(options.names[index] if options.names else entry.name):
-            rows.append(compute(entry, options.sizes))
+            rows.append(encodings.encoding_properties(entry, sizes=options.sizes))
     return PropertyTable(options.about, options.sizes, tuple(rows))
-
-
-def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> ExpressivenessRow:
-    properties = encodings.encoding_properties(entry, sizes=sizes)
-    expressiveness = encodings.encoding_expressiveness(entry, sizes=sizes)
-    return ExpressivenessRow(entry.name, properties, expressiveness)
-
-
-def _named_row(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Function from an encoding to a row: its name and computed properties."""
-    return lambda entry, sizes: row(entry.name, **compute(entry, sizes=sizes)._asdict())
-
-
-_ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
-    "names": lambda entry, _: NameRow(entry.name, entry.family, entry.vectors, entry.source),
-    "overview": lambda entry, sizes: encodings.encoding_properties(entry, sizes=sizes),
-    "expressiveness": _expressiveness,
-    "generalisation": _named_row(GeneralisationRow, encodings.encoding_generalisation),
-    "extrapolation": _named_row(ExtrapolationRow, encodings.encoding_extrapolation),
-    "cost": _named_row(CostRow, encodings.encoding_cost),
-}
 
 
 def _check_sizes(options: PropertyOptions) -> None:
@@ -178,11 +110,7 @@ def _check_sizes(options: PropertyOptions) -> None:
 
 
 def _needed_bytes(options: PropertyOptions) -> int:
-    """Lower bound of the bytes to try an encoding: its table and its inputs."""
+    """Lower bound of the bytes to try an encoding: its table and the projections, in float64."""
     width = options.heads * options.head_dim
-    tables = 3 * 8 * options.length * options.dim
-    if options.about in ("overview", "expressiveness"):
-        return tables + (8 + 4) * 3 * 2 * options.dim * width  # projections, drawn and rounded
-    if options.about == "generalisation":
-        return tables + (8 + 4) * BIAS_SCALES[-1] * options.length * width  # keys
-    return tables
+    table = 8 * options.length * options.dim
+    return table if options.about == "names" else table + 8 * 3 * 2 * options.dim * width

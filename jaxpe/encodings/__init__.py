@@ -1,15 +1,7 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
 import jaxpe.encodings.families  # noqa: F401 (in the order of the catalogue)
-from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
 from jaxpe.encodings.analysis.distances import encoding_distances
-from jaxpe.encodings.analysis.expressiveness import Expressiveness, encoding_expressiveness
-from jaxpe.encodings.analysis.generalisation import GeneralisationTerms, encoding_generalisation
-from jaxpe.encodings.analysis.length_extrapolation import (
-    LengthExtrapolation,
-    encoding_extrapolation,
-)
-from jaxpe.encodings.analysis.power_law import PowerLaw
 from jaxpe.encodings.analysis.properties import EncodingProperties, encoding_properties
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import AttentionMask
@@ -56,10 +48,8 @@ from jaxpe.encodings.families.data_dependent import (
     path_attention,
     selective_rope,
 )
-from jaxpe.encodings.families.directional import directional_rope, golden_gate_rope
-from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
+from jaxpe.encodings.families.disentangled import dape, deberta, inkling
 from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
-from jaxpe.encodings.families.learned_rotations import comrope, liere, mixed_rope
 from jaxpe.encodings.families.logarithmic import (
     log_position,
     power_positions,
@@ -84,11 +74,11 @@ from jaxpe.encodings.families.relative import shaw, transformer_xl
 from jaxpe.encodings.families.rotary import (
     axial_rope,
     convert_rotary_layout,
+    directional_rope,
     mrope,
     rope,
     rope_frequencies,
     rope_from_hf,
-    rope_to_hf,
     rotary_orbit,
     rotary_permutation,
     xpos,
@@ -111,27 +101,23 @@ from jaxpe.plans.scaling import (
 )
 
 __all__ = [
-    "AttentionMask", "CatalogueEntry", "DynamicScaling",
-    "Encoding", "EncodingCost", "EncodingProperties", "EncodingSizes", "Expressiveness",
-    "GeneralisationTerms", "LayerPattern", "LengthExtrapolation", "LinearScaling", "Llama3Scaling",
-    "LongRopeScaling", "NtkByPartsScaling", "NtkScaling", "PowerLaw", "ProportionalScaling",
-    "ResonanceScaling", "Rows", "YarnScaling", "alibi", "alibi_line",
-    "alibi_slopes", "attend", "attention_chunks", "attention_logits", "attention_output",
-    "attention_weights", "axial_rope", "cable", "carope", "catalogue", "chain", "chebyshev",
-    "chebyshev_polynomials", "chebyshev_vectors", "comrope", "convert_rotary_layout", "cope",
-    "cosine", "cosine_vectors", "dape", "deberta", "directional_rope",
-    "dual_chunk", "encoding_cost", "encoding_distances", "encoding_expressiveness",
-    "encoding_extrapolation", "encoding_generalisation", "encoding_properties", "fire", "fope",
-    "fourier", "fox", "from_file", "from_matrix", "from_vectors", "gemma3", "golden_gate_rope",
+    "AttentionMask", "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingProperties",
+    "EncodingSizes", "LayerPattern", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
+    "NtkByPartsScaling", "NtkScaling", "ProportionalScaling", "ResonanceScaling", "Rows",
+    "YarnScaling", "alibi", "alibi_line", "alibi_slopes", "attend", "attention_chunks",
+    "attention_logits", "attention_output", "attention_weights", "axial_rope", "cable",
+    "carope", "catalogue", "chain", "chebyshev", "chebyshev_polynomials", "chebyshev_vectors",
+    "convert_rotary_layout", "cope", "cosine", "cosine_vectors", "dape", "deberta",
+    "directional_rope", "dual_chunk", "encoding_distances", "encoding_properties", "fire",
+    "fope", "fourier", "fox", "from_file", "from_matrix", "from_vectors", "gemma3",
     "grape_additive", "grape_multiplicative", "identity", "information_optimal", "inkling",
     "interleaved_layers", "inverse_frequencies", "kerple", "learned", "legendre",
-    "legendre_polynomials", "legendre_vectors", "liere", "llama4", "log_position",
-    "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
-    "position_offsets", "position_temperature", "power_positions", "random_fixed", "random_vectors",
-    "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf",
-    "rope_to_hf", "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions",
-    "selective_rope", "self_extend", "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window",
-    "smollm3", "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "t5",
-    "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors",
-    "xpos",
+    "legendre_polynomials", "legendre_vectors", "llama4", "log_position", "low_rank", "mrope",
+    "path_attention", "per_head", "pope", "position_offsets", "position_temperature",
+    "power_positions", "random_fixed", "random_vectors", "register", "rerope", "rescaled",
+    "resolve", "rope", "rope_frequencies", "rope_from_hf", "rotary_orbit",
+    "rotary_permutation", "rotate_by", "scale_positions", "selective_rope", "self_extend", "shaw", "sinusoidal",
+    "sinusoidal_vectors", "sliding_window", "smollm3", "spherical_harmonic_vectors",
+    "spherical_harmonics", "ssmax", "t5", "t5_buckets",
+    "transformer_xl", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
 ]  # fmt: skip

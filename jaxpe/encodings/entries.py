@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe._core.errors import InputError, nearest, reason
-from jaxpe.encodings.analysis.hooks import hooks_program
+from jaxpe.encodings.analysis.properties import hooks_program
 from jaxpe.encodings.families.vector_files import from_file, read_vectors
 from jaxpe.encodings.registry import (
     CatalogueEntry,
@@ -149,12 +149,8 @@ def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
         _check_results(results, sizes)
     except Exception as error:
         raise InputError(f"encoding {entry.name!r} at {sizes}: {_error_text(error)}") from error
-    if entry.vectors and "vectors" not in results:
-        raise InputError(
-            f"encoding {entry.name!r}: `vectors={entry.vectors!r}` describes vectors, and its "
-            "Encoding has none: leave the description out, or define the hook"
-        )
-    return entry._replace(vectors=entry.vectors or "its vectors" * ("vectors" in results))
+    described = entry.vectors or "its vectors"
+    return entry._replace(vectors=described if "vectors" in results else "")
 
 
 def _check_results(results: dict[str, Any], sizes: EncodingSizes) -> None:

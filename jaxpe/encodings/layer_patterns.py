@@ -1,7 +1,7 @@
 """Layer patterns of released models: which layers have RoPE, windows or nothing."""
 
 from jaxpe._core.arrays import Scalar
-from jaxpe.encodings.base import check_sizes, identity
+from jaxpe.encodings.base import identity
 from jaxpe.encodings.combine import LayerPattern, chain, interleaved_layers
 from jaxpe.encodings.families.masks import attention_chunks, sliding_window
 from jaxpe.encodings.families.rotary import rope
@@ -57,7 +57,6 @@ def llama4(
     >>> [llama4(head_dim=4).at(layer).defines("mask") for layer in range(4)]
     [True, True, True, False]
     """
-    check_sizes(chunk=chunk, temperature_period=temperature_period)
     local = chain(
         rope(head_dim=head_dim, base=base, layout="interleaved"), attention_chunks(size=chunk)
     )

@@ -1,20 +1,16 @@
-"""Scalings of RoPE as arguments of encodings: checks, resonance, and entries of Hugging Face.
+"""Scalings of RoPE as arguments of encodings: checks, and resonance.
 
 The scalings that configurations name are in `jaxpe.plans.scaling`.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxpe.plans.scaling import (
-    ROPE_TYPES,
     Length,
     LinearScaling,
-    NtkByPartsScaling,
-    NtkScaling,
-    ProportionalScaling,
     RopeFrequencies,
     RopeScaling,
     Scalar,
@@ -76,31 +72,3 @@ def check_scaling(scaling: object) -> None:
             raise ValueError(
                 f"{name}: {high} ({parameters[high]}) must not be below {low} ({parameters[low]})"
             )
-
-
-def scaling_to_hf(scaling: Scaling | None, *, dim: int, base: float) -> dict[str, Any]:
-    """Entry of `rope_parameters` that makes Hugging Face compute the frequencies of a scaling.
-
-    Hugging Face has no static "ntk", which becomes a larger `rope_theta`. It has no "ntk_by_parts",
-    which becomes "yarn" with an attention factor of 1.
-
-    >>> scaling_to_hf(LinearScaling(4.0), dim=64, base=1e4)
-    {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 10000.0}
-    """
-    if scaling is None:
-        return {"rope_type": "default", "rope_theta": base}
-    if not isinstance(scaling, tuple(ROPE_TYPES.values())):
-        name = type(scaling).__name__
-        raise ValueError(f"Hugging Face has no type for {name}: no entry can express it")
-    if isinstance(scaling, NtkScaling):
-        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 for every base
-        return {"rope_type": "default", "rope_theta": base * scaling.factor**power}
-    parameters = {key: value for key, value in scaling._asdict().items() if value is not None}
-    if isinstance(scaling, NtkByPartsScaling):
-        return {"rope_type": "yarn", **parameters, "attention_factor": 1.0, "rope_theta": base}
-    if isinstance(scaling, ProportionalScaling):
-        parameters["partial_rotary_factor"] = parameters.pop("fraction")
-    for name in {"short_factor", "long_factor"} & set(parameters):
-        parameters[name] = list(parameters[name])
-    kind = next(kind for kind, cls in ROPE_TYPES.items() if isinstance(scaling, cls))
-    return {"rope_type": kind, **parameters, "rope_theta": base}

@@ -385,7 +385,7 @@ def test_cope_is_causal_and_differentiable_in_everything():
         (lambda: alibi(num_heads=0), "num_heads must be at least 1, not 0"),
         (
             lambda: inspect.unwrap(alibi)(num_heads=3, slopes=np.ones(2)),
-            r"slopes have shape \(2,\): pass one number or one for each of 3 heads",
+            r"\(2,\).* shape \(3,\)",
         ),
         (lambda: alibi(num_heads=2, slopes=-1.0), "slopes must be at least 0, not -1.0"),
         (

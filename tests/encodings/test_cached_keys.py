@@ -19,7 +19,7 @@ SCALED = {
     "proportional": encodings.ProportionalScaling(0.5),
 }
 ROPE = jaxpe.rope(head_dim=WIDTH)
-COMROPE = encodings.comrope(head_dim=WIDTH, block=4, axes=1)
+GRAPE = encodings.grape_multiplicative(head_dim=WIDTH)
 ROTATING = {
     "rope": ROPE,
     "interleaved": jaxpe.rope(head_dim=WIDTH, layout="interleaved"),
@@ -27,18 +27,14 @@ ROTATING = {
     **{name: jaxpe.rope(head_dim=WIDTH, scaling=SCALED[name], length=8_000) for name in SCALED},
     "xpos": encodings.xpos(head_dim=WIDTH),
     "xpos around 900": encodings.xpos(head_dim=WIDTH, center=900.0),
-    "mixed": encodings.mixed_rope(head_dim=WIDTH, num_heads=HEADS, axes=1),
-    "grape": encodings.grape_multiplicative(head_dim=WIDTH),
-    "liere of one coordinate": encodings.liere(head_dim=WIDTH, block=4, axes=1, extent=100.0),
-    "comrope": COMROPE,
+    "grape": GRAPE,
     "at half the position": encodings.scale_positions(ROPE, 0.5),
     "by head": encodings.per_head([ROPE, jaxpe.identity()]),
     "with a bias": encodings.chain(ROPE, jaxpe.alibi(num_heads=HEADS)),
     "axial": encodings.axial_rope(head_dim=WIDTH),
     "mrope": encodings.mrope(head_dim=WIDTH, sections=(2, 1, 1)),
-    "liere of pairs": encodings.liere(head_dim=WIDTH, block=2, extent=100.0),
 }
-COORDINATES = {"axial": 2, "mrope": 3, "liere of pairs": 2}
+COORDINATES = {"axial": 2, "mrope": 3}
 
 
 def normal(seed, *shape):
@@ -92,11 +88,9 @@ def test_dtypes_and_derivatives():
         moved = rotate_by(ROPE, (), k.astype(dtype), 50)
         assert moved.dtype == dtype
         np.testing.assert_allclose(moved.astype(np.float64), rotate_by(ROPE, (), k, 50), atol=atol)
-    params, wanted = params_of(COMROPE), 0.3 * normal(1, N, HEADS, WIDTH)
-    moved = jax.grad(lambda p, k: jnp.sum(wanted * rotate_by(COMROPE, p, k, 3)), argnums=(0, 1))
-    direct = jax.grad(
-        lambda p, k: jnp.sum(wanted * COMROPE.key(p, k, np.full(N, 3))), argnums=(0, 1)
-    )
+    params, wanted = params_of(GRAPE), 0.3 * normal(1, N, HEADS, WIDTH)
+    moved = jax.grad(lambda p, k: jnp.sum(wanted * rotate_by(GRAPE, p, k, 3)), argnums=(0, 1))
+    direct = jax.grad(lambda p, k: jnp.sum(wanted * GRAPE.key(p, k, np.full(N, 3))), argnums=(0, 1))
     pairs = zip(*map(jax.tree.leaves, (moved(params, k), direct(params, k))), strict=True)
     for a, b in pairs:
         np.testing.assert_allclose(a, b, atol=1e-12)
@@ -118,8 +112,7 @@ REFUSED = {
     ),
     "sums of waves": encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=16),
     "a logarithm of positions": encodings.warp_positions(ROPE, length=16),
-    "two rotations": encodings.chain(ROPE, COMROPE),
-    "blocks of two coordinates": encodings.liere(head_dim=WIDTH, block=4),
+    "two rotations": encodings.chain(ROPE, GRAPE),
     "polar coordinates": encodings.pope(num_heads=HEADS, head_dim=WIDTH // 2),
     "an encoding that does not say so": jaxpe.Encoding(query=ROPE.query, key=ROPE.key),
 }
@@ -162,9 +155,8 @@ def test_encodings_that_rotate_say_so(name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_keys_that_do_not_rotate_are_refused(name):
     encoding, k = REFUSED[name], normal(0, N, HEADS, WIDTH)
-    delta = np.ones((N, 2), np.int32) if "coordinates" in name and "two" in name else 3
     with pytest.raises(ValueError, match=r"do not move by a rotation.*encode the keys again"):
-        rotate_by(encoding, encoding.init(jax.random.key(0)), k, delta)
+        rotate_by(encoding, encoding.init(jax.random.key(0)), k, 3)
 
 
 def test_keys_that_depend_on_hidden_states_are_refused():
@@ -173,7 +165,7 @@ def test_keys_that_depend_on_hidden_states_are_refused():
         jaxpe.sinusoidal(dim=16),
         encodings.chain(jaxpe.learned(length=9, dim=16), ROPE),
         encodings.fox(dim=16, num_heads=HEADS),
-        encodings.selective_rope(dim=16, num_heads=HEADS, head_dim=WIDTH),
+        encodings.carope(dim=16, num_heads=HEADS, head_dim=WIDTH),
     ):
         with pytest.raises(ValueError, match=r"hidden states.*read the tokens again"):
             rotate_by(encoding, encoding.init(jax.random.key(0)), k, 3)

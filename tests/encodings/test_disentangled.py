@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe import alibi, attention_logits, identity, kerple, rope
-from jaxpe.encodings import Rows, dape, deberta, inkling, t5_buckets, tupe
+from jaxpe.encodings import Rows, dape, deberta, inkling
 from jaxpe.encodings.base import encoding_at
 
 HEADS, WIDTH, DIM = 2, 4, 6
@@ -81,40 +81,6 @@ def test_buckets_of_deberta_at_every_distance(span, max_distance):
     one = np.ones((1, 1, 1))
     found = encoding.bias(params, one, np.ones((len(i), 1, 1)), np.zeros(1, np.int32), -i)
     assert found[0, 0].tolist() == [deberta_row(d, span, max_distance) for d in i.tolist()]
-
-
-# TUPE
-
-
-@pytest.mark.parametrize("untie_first", [True, False])
-def test_tupe_pair_by_pair(untie_first):
-    encoding = tupe(
-        num_heads=HEADS, head_dim=WIDTH, length=40, num_buckets=8, untie_first=untie_first
-    )
-    params = drawn(encoding)
-    rows = params["table"] - params["table"].mean(-1, keepdims=True)
-    rows /= np.sqrt((rows**2).mean(-1, keepdims=True) + 1e-5)
-    rows = rows * params["norm_scale"] + params["norm_shift"]
-    buckets = np.asarray(t5_buckets(KEYS - QUERIES[:, None], num_buckets=8))
-    expected = content() / 2**0.5
-    for a, i, b, j in pairs():
-        for h in range(HEADS):
-            term = (rows[i] @ params["query_projection"][:, h]) @ (
-                rows[j] @ params["key_projection"][:, h]
-            )
-            term = term / (2 * WIDTH) ** 0.5 + params["buckets"][buckets[a, b], h]
-            if untie_first and 0 in (i, j):
-                term = params["first"][0 if i == 0 else 1, h]
-            expected[h, a, b] += term
-    np.testing.assert_allclose(logits(encoding, params), expected, atol=1e-10)
-
-
-def test_tupe_has_no_rows_beyond_its_table():
-    encoding = tupe(num_heads=HEADS, head_dim=WIDTH, length=31)
-    params = drawn(encoding)
-    assert np.isnan(logits(encoding, params)[:, 3, KEYS == 31]).all()  # traced
-    with pytest.raises(ValueError, match="position 31 has no row in a table of length 31"):
-        encoding.bias(params, Q, K, QUERIES, KEYS)
 
 
 # DAPE

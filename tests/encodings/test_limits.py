@@ -3,15 +3,12 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxpe
 from jaxpe import EncodingSizes, encodings
-from jaxpe.encodings import CatalogueEntry, Encoding, encoding_generalisation
-from jaxpe.encodings.analysis.length_extrapolation import extrapolation
-from jaxpe.encodings.analysis.power_law import power_laws
+from jaxpe.encodings import Encoding
 from jaxpe.encodings.families.rope_scaling import SCALINGS
 from jaxpe.encodings.families.rotary import _default_sections, _half_fraction
 from jaxpe.encodings.implementations import Call, chosen_implementation, default_block_size
@@ -23,19 +20,9 @@ HEADS = {"num_heads": 2}
 LIMITS = [
     (partial(encodings.rerope, ROPE, window=2), {"leak": 0.999}, {"leak": 1.0}),
     (partial(encodings.rerope, ROPE, window=2), {"leak": 0.0}, {"leak": -1e-9}),
-    (
-        partial(encodings.rerope, ROPE, window=2),
-        {"training_length": 2},
-        {"training_length": 1},
-    ),
     (partial(encodings.self_extend, ROPE), {"window": 4, "group": 4}, {"window": 5, "group": 4}),
     (partial(encodings.dual_chunk, ROPE, chunk=2), {"local": 1}, {"local": 2}),
     (partial(encodings.dual_chunk, ROPE, chunk=2), {"local": 0}, {"local": -1}),
-    (
-        partial(encodings.golden_gate_rope, head_dim=8, num_heads=1),
-        {"zero_share": 0.75},
-        {"zero_share": 1.0},
-    ),
     # Of 4 buckets, 2 are of single distances: the others need another end.
     (
         partial(encodings.deberta, num_heads=1, head_dim=2, num_buckets=4),
@@ -58,8 +45,6 @@ LIMITS = [
     (encodings.position_temperature, {"scale": 0.0}, {"scale": -1e-9}),
     (partial(jaxpe.low_rank, length=5, dim=3), {"rank": 3}, {"rank": 4}),
     (partial(jaxpe.from_matrix, np.ones((2, 3))), {"dim": 3}, {"dim": 2}),
-    (partial(encodings.liere, head_dim=4), {"block": 2}, {"block": 1}),
-    (partial(encodings.mixed_rope, num_heads=1), {"head_dim": 4}, {"head_dim": 2}),
     (partial(jaxpe.mrope, head_dim=4), {"sections": (2, 0, 0)}, {"sections": (3, -1, 0)}),
     (partial(encodings.per_head, [ROPE, ROPE]), {"heads": [1, 1]}, {"heads": [0, 2]}),
     (
@@ -126,25 +111,3 @@ def test_implementations_are_chosen_by_size():
     with pytest.raises(ValueError, match="implementation='dense'"):
         chosen(8193, 8192, row_wise)
     assert [default_block_size(n) for n in (1, 1024, 2048, 10**5)] == [128, 128, 256, 512]
-
-
-def test_a_quarter_of_length_1_is_enough_to_measure_growth():
-    (law,) = power_laws(lambda sizes: [sizes.length**2 * sizes.dim], EncodingSizes(length=4))
-    assert law[1:] == (1.0, 2.0)
-
-
-def test_a_query_is_among_its_own_keys():
-    """A bias of 3 on the diagonal and of 1 elsewhere."""
-
-    def bias(params, q, k, i, j):
-        return jnp.where(i[None, :, None] == j[None, None, :], 3.0, 1.0)
-
-    entry = CatalogueEntry("diagonal", "bias", lambda sizes: Encoding(bias=bias))
-    assert encoding_generalisation(entry, sizes=EncodingSizes(4, 1, 4, 4)).bias == 3.0
-
-
-def test_the_step_out_of_the_length_is_none_within_it():
-    rows = np.array([0.0, 1.0, 2.0, 3.0, *(3.01 + np.arange(28))])[:, None]
-    found = extrapolation(rows, length=4)
-    assert found.stretches[0].smallest == pytest.approx(1.0)
-    assert found.reach == 1.0

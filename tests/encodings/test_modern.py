@@ -103,18 +103,6 @@ def path_loop(params, x):
     return found / WIDTH**0.5
 
 
-def selective_loop(params, x):
-    steps = np.einsum(
-        "nd,dhe->nhe", x / np.linalg.norm(x, axis=1, keepdims=True), params["projection"]
-    )
-    padded = np.concatenate([np.zeros((3, *steps.shape[1:])), steps])
-    conv = sum(params["conv"][t] * padded[t : t + N] for t in range(4))
-    angles = np.cumsum(conv, axis=0) * 500_000.0 ** (-2 * np.arange(WIDTH // 2) / WIDTH)
-    turn = np.exp(1j * angles)
-    q, k = ((y[..., :2] + 1j * y[..., 2:]) * turn for y in (Q, K))
-    return np.einsum("ihd,jhd->hij", q, k.conj()).real / WIDTH**0.5
-
-
 def carope_loop(params, x):
     steps = 1 / (softplus(x @ params["kernel"]) + 1)
     turn = np.zeros((N, HEADS, WIDTH // 2), complex)
@@ -179,7 +167,6 @@ LOOPS = {
     "fox": fox_loop,
     "cable": lambda params, x: fox_loop(params, x, sign=-1),
     "path": path_loop,
-    "selective_rope": selective_loop,
     "carope": carope_loop,
     "tapa": tapa_loop,
     "grape_a": grape_additive_loop,
@@ -247,16 +234,6 @@ def test_limits():
     path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
     still = made(path) | {"bias": np.full(HEADS, -800.0)}  # β = 0
     np.testing.assert_allclose(logits(path, still), PLAIN, atol=1e-12)
-
-    selective = encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH, conv_width=1)
-    direction = X[0] / np.linalg.norm(X[0]) ** 2 * np.linalg.norm(X[0])
-    steps = {
-        "projection": np.broadcast_to(direction[:, None, None], (DIM, HEADS, WIDTH // 2)),
-        "conv": np.ones((1, HEADS, WIDTH // 2)),
-    }
-    same = np.broadcast_to(X[:1], X.shape)
-    rope = jaxpe.rope(head_dim=WIDTH, base=500_000.0)
-    np.testing.assert_allclose(logits(selective, steps, x=same), logits(rope, ()), atol=1e-9)
 
     plain_rope = logits(jaxpe.rope(head_dim=WIDTH), ())
     learned = encodings.grape_multiplicative(head_dim=WIDTH)
@@ -384,7 +361,6 @@ FOX = encodings.fox(dim=DIM, num_heads=HEADS)
 LAYERED = {
     "fox": FOX,
     "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
-    "selective_rope": encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "carope": encodings.carope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "ssmax_of_stick_breaking": chain(encodings.ssmax(num_heads=HEADS), encodings.stick_breaking()),
     "fox_on_one_head_in_a_window": chain(
@@ -534,7 +510,7 @@ def test_refused():
         fox.context(params, jnp.zeros(DIM), I[:1], Rows())
     with pytest.raises(ValueError, match="at least 2 axes"):
         fox.bias(params, jnp.zeros(DIM), K, I, I, Q, Q)
-    for name in ("fox", "path", "selective_rope", "inkling"):
+    for name in ("fox", "path", "carope", "inkling"):
         encoding = jaxpe.catalogue(name)[0].first_layer(SIZES)
         params = encoding.init(jax.random.key(0))
         context, _ = encoding.context(params, X[None], I, Rows())
@@ -554,4 +530,4 @@ def test_refused():
     with pytest.raises(ValueError, match="cross-attention"):
         attention(jnp.asarray(X), context, source=jnp.asarray(X[:3]))
     with pytest.raises(ValueError, match="pairs"):
-        encodings.selective_rope(dim=4, num_heads=1, head_dim=3)
+        encodings.carope(dim=4, num_heads=1, head_dim=3)

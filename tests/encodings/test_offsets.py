@@ -1,7 +1,6 @@
 """ReRoPE, SelfExtend and dual chunk attention: their offsets pair by pair, limits and shifts."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,7 +8,6 @@ from jaxpe import alibi, chain, identity, rope
 from jaxpe.encodings import (
     attention_logits,
     dual_chunk,
-    encoding_distances,
     rerope,
     rescaled,
     self_extend,
@@ -122,24 +120,6 @@ def test_causal_computes_the_past_alone_and_shifts_by_a_period_change_nothing(ma
     assert (np.abs(moved[1] - found[:, past]).max() < 1e-10) == (period == 1)
 
 
-def test_products_grow_with_the_logarithm_of_the_position():
-    """max(1, ln(i + 1)/ln L), as bojone/rerope multiplies queries."""
-    scaled = logits(rerope(ROPE, window=4, training_length=8))
-    factor = [max(1.0, np.log(max(i, 0) + 1) / np.log(8)) for i in QUERIES.tolist()]
-    expected = logits(CASES["rerope"][0]) * np.array(factor)[:, None]
-    np.testing.assert_allclose(scaled, expected, atol=1e-12)
-    assert max(factor) > 3
-
-
-def test_induced_distances_are_those_of_rope_up_to_the_window():
-    places = jnp.arange(7)
-    sizes = {"num_heads": 1, "head_dim": WIDTH, "by": "logits"}
-    ours = encoding_distances(CASES["rerope"][0], (), places, **sizes).values
-    theirs = np.asarray(encoding_distances(ROPE, (), places, **sizes).values)
-    d = np.minimum(np.abs(np.subtract.outer(np.arange(7), np.arange(7))), 4)
-    np.testing.assert_allclose(ours, theirs[0][d], atol=1e-10)
-
-
 def test_rescaled_scales_products_but_no_bias():
     bias = alibi(num_heads=HEADS)
     whole, alone = logits(rescaled(chain_of(bias), 3.0)), logits(bias)
@@ -156,7 +136,6 @@ def chain_of(bias):
     ("make", "message"),
     [
         (lambda: rerope(ROPE, window=4, leak=1.0), "leak is 1.0: pass"),
-        (lambda: rerope(ROPE, window=4, training_length=1), "training_length is 1: pass"),
         (lambda: rerope(alibi(num_heads=2), window=4), "'bias'.*pass one that acts by"),
         (lambda: rerope(identity(), window=4), "no `query` and `key`.*pass one that acts by"),
         (lambda: self_extend(ROPE, window=5, group=2), "pass window=6"),

@@ -45,12 +45,6 @@ def failing(sizes):
     raise KeyError("no table")
 
 
-def dash(sizes):
-    return jaxpe.kerple(num_heads=sizes.num_heads)
-
-
-dashed = CatalogueEntry("dashed", "bias", dash, "a user", vectors="–")
-
 hooks = {
     "short": {"vectors": lambda params, i: jnp.ones((2, 4))},
     "whole": {"vectors": lambda params, i: jnp.ones((len(i), 4), int)},
@@ -103,7 +97,6 @@ def test_a_function_or_an_entry_stand_for_an_encoding(own):
         ("windows_of_mine:number", "is int, not an encoding"),
         ("windows_of_mine:wrong", "wrong.*int"),
         ("windows_of_mine:failing", "failing.*KeyError: 'no table'"),
-        ("windows_of_mine:dashed", r"dashed.*`vectors=.–.`.*leave the description out"),
         ("windows_of_mine:short", r"short.*`vectors` returns float.. \[2, 4\].*\[8, 4\]"),
         ("windows_of_mine:whole", "whole.*`vectors` returns int"),
         ("windows_of_mine:heads", r"heads.*shape"),
@@ -149,8 +142,8 @@ def test_a_name_that_could_not_be_asked_for_is_refused(name):
 def test_families_are_the_files_of_jaxpe():
     families = dict.fromkeys(entry.family for entry in catalogue())
     assert list(families) == [
-        "absolute", "orthogonal", "logarithmic", "rotary", "directional", "learned_rotations",
-        "learned_frequencies", "context_extension", "temperature", "bias", "relative",
+        "absolute", "orthogonal", "logarithmic", "rotary", "learned_frequencies",
+        "context_extension", "temperature", "bias", "relative",
         "disentangled", "data_dependent", "masks", "layer_patterns",
     ]  # fmt: skip
     for found in registry._REGISTERED.values():

@@ -1,6 +1,5 @@
 """Rotary encodings: laws of the rotation, its derivative, phases, scalings and layouts."""
 
-import inspect
 import re
 from functools import partial
 
@@ -30,6 +29,7 @@ from jaxpe.encodings import (
     NtkByPartsScaling,
     NtkScaling,
     ProportionalScaling,
+    directional_rope,
     inverse_frequencies,
 )
 from jaxpe.encodings.attention import attend
@@ -701,12 +701,6 @@ def test_partial_multimodal_rotation_is_that_of_its_front():
             lambda: axial_rope(head_dim=8, frequencies=[1.0]),
             r"frequencies have shape \(1,\): pass \[2\]",
         ),
-        (
-            lambda: inspect.unwrap(jaxpe.encodings.rotary_orbit)(
-                PLACES, dim=4, reference=np.ones(6)
-            ),
-            r"reference has shape \(6,\), not \[dim\] = \(4,\)",
-        ),
     ],
 )
 def test_constructors_refuse(call, message):
@@ -809,3 +803,18 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
     assert np.abs(wrong - before).max() > 0.1
     way = {"source": "half_split", "target": "interleaved"}
     np.testing.assert_array_equal(converted(changed[0], heads, **way), kernels[0])
+
+
+def test_headings_have_the_period_of_a_turn():
+    """DRoPE: qᵀR(β − α)k, so whole turns of either agent change nothing, unlike in RoPE."""
+    drope, heading = directional_rope(head_dim=DIM), np.linspace(-3.0, 9.0, N)
+    q, k = np.random.default_rng(0).standard_normal((2, N, HEADS, DIM))
+    turns = 2 * np.pi * np.arange(N)
+    for encoding, periodic in ((drope, True), (rope(head_dim=DIM), False)):
+        change = encoding.query((), q, heading + turns) - encoding.query((), q, heading)
+        assert (np.abs(change).max() < 1e-9) == periodic
+    a, b = (y[..., : DIM // 2] + 1j * y[..., DIM // 2 :] for y in (q, k))
+    phase = np.exp(1j * (heading[:, None] - heading[None]))
+    expected = (np.einsum("ihd,jhd->hij", a, b.conj()) * phase).real / DIM**0.5
+    found = attention_logits(drope, (), q, k, q_positions=heading, k_positions=heading)
+    np.testing.assert_allclose(found, expected, atol=1e-12)

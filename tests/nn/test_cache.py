@@ -22,7 +22,7 @@ from tests.nn.models import (
 
 N, SLOTS = 7, 9
 ROPE = jaxpe.rope(head_dim=HEAD_DIM)
-COMROPE = jaxpe.encodings.comrope(head_dim=HEAD_DIM, block=4, axes=1)
+GRAPE = jaxpe.encodings.grape_multiplicative(head_dim=HEAD_DIM)
 MODELS = {
     "rope": ({"encoding": ROPE}, {}),
     "yarn": (
@@ -33,13 +33,13 @@ MODELS = {
     "alibi": ({"encoding": jaxpe.alibi(num_heads=HEADS)}, {}),
     "both": ({"encoding": jaxpe.chain(ROPE, jaxpe.alibi(num_heads=HEADS))}, {}),
     "bias by layer": ({"encoding": ROPE, "layer_encoding": jaxpe.t5(num_heads=HEADS)}, {}),
-    "rotations by layer": ({"layer_encoding": COMROPE}, {}),
+    "rotations by layer": ({"layer_encoding": GRAPE}, {}),
     "every third without": (
         {"layer_encoding": jaxpe.encodings.interleaved_layers(ROPE, jaxpe.identity(), period=3)},
         {"num_layers": 4},
     ),
     "learned by layer of a pattern": (
-        {"layer_encoding": jaxpe.encodings.interleaved_layers(COMROPE, ROPE, period=2)},
+        {"layer_encoding": jaxpe.encodings.interleaved_layers(GRAPE, ROPE, period=2)},
         {"num_layers": 3},
     ),
     "gemma": ({"encoding": jaxpe.encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
@@ -199,7 +199,7 @@ def test_encodings_whose_keys_do_not_move_are_refused():
             jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.encodings.DynamicScaling(2.0, 4)),
             "do not move by a rotation",
         ),
-        (jaxpe.chain(ROPE, COMROPE), "do not move by a rotation"),
+        (jaxpe.chain(ROPE, GRAPE), "do not move by a rotation"),
     ):
         decoder = nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
         cache = decoder.empty_cache(batch=1, slots=4)

@@ -172,11 +172,11 @@ def test_a_cache_works_in_every_block(kind):
 @pytest.mark.parametrize(
     "encoding",
     [
-        jaxpe.encodings.comrope(head_dim=HEAD_DIM, block=4, axes=1, num_heads=HEADS),
+        jaxpe.encodings.grape_multiplicative(head_dim=HEAD_DIM),
         jaxpe.encodings.dual_chunk(encoding_for("rope"), chunk=2, local=0, causal=True),
     ],
 )
-def test_a_cache_works_with_one_coordinate_and_with_short_chunks(encoding):
+def test_a_cache_works_with_learned_rotations_and_with_short_chunks(encoding):
     """Chunks of two among six tokens: keys of the same chunk, the one before and earlier ones."""
     check_cache(encoding, {"num_layers": 1, "num_kv_heads": HEADS})
 

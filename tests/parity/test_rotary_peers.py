@@ -74,25 +74,6 @@ def test_cos_and_sin_as_forward_gives_them(name):
     np.testing.assert_allclose(found[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_round_trip_of_rope_parameters(name):
-    """To a Hugging Face entry and back: the same frequencies, at any length."""
-    case = CASES[name]
-    given = {"max_position_embeddings": case["max_position_embeddings"]}
-    parameters = case["rope_parameters"]
-    scaling = scaling_from_hf(parameters, **given)
-    fraction = parameters.get("partial_rotary_factor", 1.0)
-    if parameters["rope_type"] == "proportional":
-        fraction = 1.0
-    back = jaxpe.encodings.rope_to_hf(
-        head_dim=case["head_dim"], base=parameters["rope_theta"], fraction=fraction, scaling=scaling
-    )
-    assert json.loads(json.dumps(back)) == back
-    assert scaling_from_hf(back, **given) == scaling
-    for key in ("rope_type", "rope_theta", "partial_rotary_factor"):
-        assert back.get(key, 1.0) == parameters.get(key, 1.0)
-
-
 POSITIONS = ["arange", "padded_packed", "far"]
 MODELS = {
     "llama": {"layout": "half_split"},

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -46,14 +46,13 @@ def encoding_distances(
         params: parameters of the encoding.
         positions: `[n]`.
         num_heads, head_dim: number and width of heads, needed for logits. Memory by logits grows as
-            n·head_dim² for each head, so one at a time saves memory. Where the encoding has its own
-            `products`, they must be bilinear, and time grows as n²·head_dim³.
+            n·head_dim² for each head, so one at a time saves memory.
         by: "vectors" or "logits"; None takes "vectors" where the encoding has them. A chain has the
             vectors of the one part that defines them; by "logits" all its parts count.
 
     Raises:
         ValueError: by logits, for an encoding that acts on embeddings, which have no logits yet, or
-            that depends on the hidden states, or whose `products` are not bilinear.
+            that depends on the hidden states, or that has `products` of its own.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
@@ -68,21 +67,15 @@ def encoding_distances(
             "the encoding acts on embeddings, so logits depend on the projections: define "
             "`vectors`, the points it adds"
         )
-    check_inner_products(encoding, hooks=["context"])
+    check_inner_products(encoding)
     if num_heads is None or head_dim is None:
         raise ValueError("distances by logits need num_heads= and head_dim=, as the model has them")
     positions = as_positions(positions)
     if not positions.ndim:
         raise ValueError("positions are a single number: pass positions [n]")
-    heads = {"num_heads": num_heads, "head_dim": head_dim}
-    if encoding.defines("products"):
-        error = _bilinearity_error(params, positions[:2], encoding=encoding, **heads)
-        if not is_traced(error) and error > 1e-3:
-            raise ValueError(
-                "the encoding's `products` are not bilinear in queries and keys, so no expectation "
-                "over them is known: pass an encoding whose logits are q·M_ij k"
-            )
-    return _logit_distances(params, positions, encoding=encoding, **heads)
+    return _logit_distances(
+        params, positions, encoding=encoding, num_heads=num_heads, head_dim=head_dim
+    )
 
 
 @partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
@@ -93,19 +86,6 @@ def _logit_distances(
     change = _key_differences(probe) + _affine_differences(probe)
     symmetric = (change + change.T) / 2
     return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, len(positions)))
-
-
-@partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
-def _bilinearity_error(
-    params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
-) -> Array:
-    """Change of products of twice the queries from twice the products, over their size."""
-    shape = (2, positions.shape[0], num_heads, head_dim)
-    q, k = jax.random.normal(jax.random.key(0), shape, jnp.result_type(float))
-    one, two = (
-        jnp.asarray(encoding.products(params, c * q, k, positions, positions)) for c in (1, 2)
-    )
-    return jnp.max(jnp.abs(two - 2 * one)) / jnp.max(jnp.abs(one))
 
 
 class _Probe(NamedTuple):
@@ -126,37 +106,23 @@ class _Probe(NamedTuple):
         positions, _ = centered_positions(self.encoding, self.positions, self.positions)
         return hook(self.params, jnp.broadcast_to(direction, self.shape), positions)
 
-    def products(self, q: Array, k: Array) -> Array:
-        """The encoding's own products, or the inner ones, `[heads, n, n]`."""
-        products = self.encoding.products(self.params, q, k, self.positions, self.positions)
-        if products is not None:
-            return products
-        return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
-
     def moved_logits(self, q: Array, k: Array) -> Array:
         """L_ij − L_ii, `[heads, n, n]`; the scale is 1/√head_dim, whatever width keys get."""
         n, heads, dim = self.shape
+        logits = jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST) * dim**-0.5
         bias = self.encoding.bias(self.params, q, k, self.positions, self.positions)
-        bias = jnp.zeros((1, 1, 1)) if bias is None else bias
-        bias = jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
-        return _diagonal_differences(self.products(q, k) * dim**-0.5 + bias)
-
-
-def _diagonal_differences(x: Array) -> Array:
-    """x_ij − x_ii of `[heads, n, n]`."""
-    return x - jnp.diagonal(x, axis1=1, axis2=2)[:, :, None]
+        if bias is not None:
+            logits = logits + jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
+        return logits - jnp.diagonal(logits, axis1=1, axis2=2)[:, :, None]
 
 
 def _key_differences(probe: _Probe) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² / head_dim for the bilinear part, from the images of a basis."""
     n, _, dim = probe.shape
-    basis, zero = jnp.eye(dim), jnp.zeros(dim)
-    if probe.encoding.defines("products"):
-        return _product_differences(probe, basis) / dim
     if not (probe.encoding.defines("query") or probe.encoding.defines("key")):
         return jnp.zeros((n, n))
     q, k = (
-        jax.vmap(hook)(basis) - hook(zero)[None]  # [head_dim, n, heads, head_dim]
+        jax.vmap(hook)(jnp.eye(dim)) - hook(jnp.zeros(dim))[None]  # [head_dim, n, heads, head_dim]
         for hook in (probe.query, probe.key)
     )
 
@@ -168,22 +134,6 @@ def _key_differences(probe: _Probe) -> Array:
         return jnp.sum(moved**2, axis=(1, 2, 3)) / dim
 
     return lax.map(row, jnp.arange(n))
-
-
-def _product_differences(probe: _Probe, basis: Array) -> Array:
-    """Σ_heads ‖M_ij − M_ii‖² of an encoding with its own products, entry by entry of M."""
-
-    def add_query(total: Array, direction: Array) -> tuple[Array, None]:
-        q = probe.query(direction)
-
-        def add_key(total: Array, direction: Array) -> tuple[Array, None]:
-            moved = _diagonal_differences(probe.products(q, probe.key(direction)))
-            return total + jnp.sum(moved**2, axis=0), None
-
-        return lax.scan(add_key, total, basis)[0], None
-
-    n = len(probe.positions)
-    return lax.scan(add_query, jnp.zeros((n, n)), basis)[0]
 
 
 def _affine_differences(probe: _Probe) -> Array:

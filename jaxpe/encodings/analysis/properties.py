@@ -1,8 +1,8 @@
-"""Computed properties of encodings: parameters, information, gradients, reach and cost."""
+"""Computed properties of encodings: the columns of the catalogue's table."""
 
 import functools
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -10,26 +10,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend import core
 
-from jaxpe.encodings.analysis.cost import token_cost
-from jaxpe.encodings.analysis.hooks import line_of_positions
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import encoded_mask
-from jaxpe.encodings.attention_terms import (
-    attention_logits,
-    dot_products,
-)
+from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Logits closer than this share of their largest count as equal.
-TOLERANCE = 1e-4
+# Rows or logits nearer than this share of the largest count as equal. Trials are in float64, where
+# rounding stays below 1e-9 of it at FAR lengths; 1e-6 is what a sum of a few terms keeps in
+# float32, so a model does not tell apart what is nearer.
+RESOLUTION = 1e-6
+# Share of the smallest step within the training length at which neighbours count as told apart.
+KEPT = 0.1
+# Training lengths to which positions are tried, and by which they are shifted.
+FAR = 8
 # Tokens of the test sequences.
 TRIED = 16
 # Tokens until a short convolution over constant hidden states becomes constant.
 _WARM_UP = 4
-# Training lengths by which positions are shifted to test whether logits change.
-FAR = 8
 
 
 class EncodingProperties(NamedTuple):
@@ -43,15 +45,16 @@ class EncodingProperties(NamedTuple):
             the training length, and to `FAR` times it where the encoding is defined.
         relative: whether the part of the logits from positions alone is a function of the offset j
             − i that distinguishes offsets.
-        order: whether logits change when tokens are permuted, without a mask (under a causal mask
-            even `identity` has some order).
         gradient: parts of the gradient of a loss that the encoding enters: the names of its
             parameters, and "queries", "keys" or "weights" if it changes their gradient.
-        beyond: state of positions of two to three times the training length: "yes" (defined and
-            distinct), "constant" (defined, all equal), "repeats" (equal to positions within the
-            length) or "no". The state of offsets, where only they matter.
-        flops, bytes: floating-point operations and bytes of all hooks, as in
-            `encodings.cost.TokenCost`, at the training length.
+        beyond: state of positions (offsets, where only they matter) from the training length T to
+            `FAR`·T: "undefined", "constant" (all equal), "repeats" (each equal to one within T) or
+            "told apart".
+        reach: multiple of T, at most `FAR`, up to which steps between neighbours are at least
+            `KEPT` times the smallest step within T; below 1 where neighbours within T are equal.
+        flops, bytes: floating-point operations and bytes of all hooks, forward, a token, as the
+            compiler counts them in a sequence of T tokens, a loop's body once for every pass; NaN
+            from a backend that does not report them.
         looped: whether the hooks have loops.
         adopted: models of transformers, vLLM and SGLang that use it; None where the scan has no
             rule.
@@ -65,9 +68,9 @@ class EncodingProperties(NamedTuple):
     fixed: int
     absolute: bool
     relative: bool
-    order: bool
     gradient: tuple[str, ...]
     beyond: str
+    reach: float
     flops: float
     bytes: float
     looped: bool
@@ -80,39 +83,42 @@ def encoding_properties(
     """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
     The encoding is tested in one attention layer on random content. N(0, 0.1²) is added to its
-    initial parameters, because tables that start at 0 would have no effect. Costs are as the
-    compiler reports them. Where encodings differ by layer, the first one is tested.
+    initial parameters, because tables that start at 0 would have no effect. Where encodings differ
+    by layer, the first one is tested.
+
+    Raises:
+        ValueError: a length below 4.
 
     >>> alibi, = catalogue("alibi")
     >>> properties = encoding_properties(alibi, sizes=EncodingSizes(64, 4, 16, 32))
-    >>> properties.trainable, properties.absolute, properties.relative, properties.beyond
-    (0, False, True, 'yes')
+    >>> properties.trainable, properties.absolute, properties.relative
+    (0, False, True)
+    >>> properties.beyond, properties.reach
+    ('told apart', 8.0)
     """
-    encoding = entry.first_layer(sizes)
-    layer = _Layer(encoding, entry.coordinates, sizes)
-    params, content = perturbed_params(encoding.init(jax.random.key(0))), _content(sizes)
-    gradients = _parameter_gradients(layer, params, content)
-    receiving = {name: bool(np.any(gradient != 0)) for name, gradient in gradients.items()}
-    absolute, relative, order = _information(layer, params, content)
-    cost = token_cost(encoding, entry.coordinates, sizes)
+    if sizes.length < 4:
+        raise ValueError(f"length={sizes.length} is too short to try: pass 4 or more")
+    flops, moved, loops = token_cost(entry.first_layer(sizes), entry.coordinates, sizes)
+    with jax.enable_x64(True):
+        layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
+        params, content = perturbed_params(layer.encoding.init(jax.random.key(0))), _content(sizes)
+        gradients = _parameter_gradients(layer, params, content)
+        receiving = [name for name, gradient in gradients.items() if np.any(gradient != 0)]
+        absolute, relative = _information(layer, params, content)
+        beyond, reach = extrapolation(layer.profiles(params, content), length=sizes.length)
+        changed = _changed_gradients(layer, params, content)
     return EncodingProperties(
-        name=entry.name,
-        family=entry.family,
-        source=entry.source,
-        vectors=entry.vectors,
-        trainable=sum(gradients[name].size for name in gradients if receiving[name]),
-        fixed=sum(gradients[name].size for name in gradients if not receiving[name]),
+        **{name: getattr(entry, name) for name in ("name", "family", "source", "vectors")},
+        trainable=sum(gradients[name].size for name in receiving),
+        fixed=sum(gradients[name].size for name in gradients.keys() - set(receiving)),
         absolute=absolute,
         relative=relative,
-        order=order,
-        gradient=(
-            *(name for name in gradients if receiving[name]),
-            *_changed_gradients(layer, params, content),
-        ),
-        beyond=_extrapolation(layer, params, content),
-        flops=cost.flops,
-        bytes=cost.bytes,
-        looped=cost.loops > 0,
+        gradient=(*receiving, *changed),
+        beyond=beyond,
+        reach=reach,
+        flops=flops,
+        bytes=moved,
+        looped=loops > 0,
         adopted=_adoption().get(entry.name),
     )
 
@@ -125,6 +131,18 @@ def _adoption() -> dict[str, tuple[int, ...]]:
     return {name: tuple(one[name] for one in counts) for name in counts[0]}
 
 
+def perturbed_params(params: Any) -> Any:
+    """Parameters a little off their initial values."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape).astype(x.dtype), params)
+
+
+def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:
+    """Positions `[n]`, or `[n, coordinates]` with equal coordinates."""
+    line = np.asarray(line, np.int32)
+    return line if coordinates == 1 else np.repeat(line[:, None], coordinates, 1)
+
+
 class _Content(NamedTuple):
     """Random content: embeddings, queries and keys without position, projections."""
 
@@ -135,10 +153,9 @@ class _Content(NamedTuple):
 
 
 def _content(sizes: EncodingSizes) -> _Content:
-    rng, dtype = np.random.default_rng(0), jnp.result_type(float)
-    heads = (sizes.num_heads, sizes.head_dim)
+    rng, heads = np.random.default_rng(0), (sizes.num_heads, sizes.head_dim)
     shapes = ((TRIED, sizes.dim), (TRIED, *heads), (TRIED, *heads), (3, 2 * sizes.dim, *heads))
-    return _Content(*(rng.standard_normal(shape).astype(dtype) for shape in shapes))
+    return _Content(*map(rng.standard_normal, shapes))
 
 
 class _Layer(NamedTuple):
@@ -152,9 +169,7 @@ class _Layer(NamedTuple):
         """Concrete positions start, ..., stop − 1, with equal coordinates."""
         return line_of_positions(np.arange(start, stop), self.coordinates)
 
-    def projected(
-        self, params: Any, content: _Content, positions: np.ndarray | Array
-    ) -> list[Array]:
+    def projected(self, params: Any, content: _Content, positions: ArrayLike) -> list[Array]:
         """Queries, keys and values of embeddings that carry the encoding."""
         n = len(positions)
         x = self.encoding.embed(params, content.x[:n], positions)
@@ -162,34 +177,64 @@ class _Layer(NamedTuple):
         q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
         return [q + content.q[:n], k + content.k[:n], v]
 
-    def logits(self, params: Any, content: _Content, positions: np.ndarray | Array) -> Array:
+    def logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
         """Result of `_masked_logits` for random content, `[heads, n, n]`."""
         q, k, _ = self.projected(params, content, positions)
         return _masked_logits(self.at(params, content.x, positions), params, q, k, positions)
 
-    def at(self, params: Any, x: Any, positions: np.ndarray | Array) -> Encoding:
+    def position_logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
+        """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
+        n = len(positions)
+        x, q, k = (jnp.repeat(a[:1], n, axis=0) for a in content[:3])
+        logits = _masked_logits(self.at(params, x, positions), params, q, k, positions)
+        if not self.encoding.defines("embed"):
+            return logits
+        vectors = self.encoding.vectors(params, positions)
+        return logits + (vectors @ vectors.T)[None]
+
+    def profiles(self, params: Any, content: _Content) -> np.ndarray:
+        """A row for each position to `FAR` lengths.
+
+        It is the position's vector, or else the logits, one a head, that the last query gives to an
+        equal key so far back.
+        """
+        n = FAR * self.sizes.length
+        positions = self.positions(0, n)
+        if self.encoding.defines("embed"):  # positions are traced, so that a table gives NaN
+            return np.asarray(jax.jit(self.encoding.vectors)(params, positions))
+
+        def last(params, x, q, k, positions):
+            x, k = (jnp.repeat(a, n, axis=0) for a in (x, k))
+            bound = encoding_at(self.encoding, params, x, positions, queries=slice(-1, None))
+            return _masked_logits(bound, params, q, k, positions[-1:], positions)
+
+        logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
+        return np.asarray(logits[:, 0, ::-1].T)
+
+    def at(self, params: Any, x: Any, positions: ArrayLike) -> Encoding:
         """The encoding, bound to the context of hidden states `[>= n, d]` if it needs one."""
         return encoding_at(self.encoding, params, x[: len(positions)], positions)
 
 
-def perturbed_params(params: Any) -> Any:
-    """Parameters a little off their initial values."""
-    rng = np.random.default_rng(1)
-    return jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape).astype(x.dtype), params)
+def _masked_logits(
+    encoding: Encoding, params: Any, q: Array, k: Array, *positions: ArrayLike
+) -> Array:
+    """Logits of queries and keys, lower where masked."""
+    pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
+    logits = attention_logits(encoding, params, q, k, **pair_positions)
+    mask = encoded_mask(encoding, params, q, k, **pair_positions)
+    return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
 
 
 def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[str, np.ndarray]:
-    """Gradient of a loss on attention outputs, for each array of the parameters by name."""
-    n = min(layer.sizes.length, TRIED)
-    positions = layer.positions(0, n)
+    """Gradient of a loss on causal attention, for each array of the parameters by name."""
+    positions = layer.positions(0, min(layer.sizes.length, TRIED))
 
     def loss(params, content):
         q, k, v = layer.projected(params, content, positions)
         pair_positions = {"q_positions": positions, "k_positions": positions}
-        causal = np.tril(np.ones((n, n), bool))
-        encoding = layer.at(params, content.x, positions)
-        out = attend(encoding, params, q, k, v, mask=causal, **pair_positions)
-        return jnp.sum(jnp.sin(out))
+        encoding, causal = layer.at(params, content.x, positions), np.tri(len(positions)) > 0
+        return jnp.sum(jnp.sin(attend(encoding, params, q, k, v, mask=causal, **pair_positions)))
 
     named = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params, content))
     return {
@@ -200,125 +245,134 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
 def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[str]:
     """Names of queries, keys or weights, if the encoding changes their gradient."""
-    n = min(layer.sizes.length, TRIED)
+    n, encoding = min(layer.sizes.length, TRIED), layer.encoding
     positions = layer.positions(0, n)
 
-    def pulled(params, x, q, k):
-        """Change of cotangents that pass the hooks, and the part through the bias."""
-        encoding = layer.at(params, x, positions)
-        through = [
-            _cotangent_change(lambda x, hook=hook: hook(params, x, positions), x, k)
-            for hook, x in ((encoding.query, q), (encoding.key, k))
-        ]
-        if not encoding.defines("bias") and not encoding.defines("products"):
-            return through
+    def terms(q, k, params, x):
+        at = layer.at(params, x, positions)
+        both = [hook(params, q, k, positions, positions) for hook in (at.bias, at.products)]
+        return sum(jnp.sum(jnp.sin(term)) for term in both if term is not None) + 0.0 * jnp.sum(q)
 
-        def biased(q, k):
-            bias = encoding.bias(params, q, k, positions, positions)
-            products = encoding.products(params, q, k, positions, positions)
-            added = jnp.zeros((1, 1, 1)) if bias is None else bias
-            if products is not None:
-                added = added + (products - dot_products(q, k))
-            return jnp.sum(jnp.sin(added + jnp.arange(n, dtype=added.dtype).reshape(1, 1, n)))
-
-        added = jax.grad(biased, argnums=(0, 1))(q, k)
-        return [jnp.abs(a) + jnp.abs(b) for a, b in zip(through, added, strict=True)]
-
-    changes = jax.jit(pulled)(params, content.x[:n], content.q[:n], content.k[:n])
-    moved = [bool(np.max(np.abs(change)) > TOLERANCE) for change in changes]
-    names = [name for name, yes in zip(("queries", "keys"), moved, strict=True) if yes]
-    return [*names, *(["weights"] if layer.encoding.defines("value") else [])]
+    gradients = jax.jit(jax.grad(terms, (0, 1)))(content.q[:n], content.k[:n], params, content.x)
+    through = [bool(np.any(gradient != 0)) for gradient in gradients]
+    changed = {
+        "queries": encoding.defines("query") or through[0],
+        "keys": encoding.defines("key") or through[1],
+        "weights": encoding.defines("value"),
+    }
+    return [name for name, yes in changed.items() if yes]
 
 
-def _cotangent_change(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
-    """Change of a cotangent that passes a hook; 1 where the hook changes the width."""
-    out, pull = jax.vjp(hook, x)
-    return pull(cotangent)[0] - cotangent if out.shape == x.shape else jnp.ones_like(x)
-
-
-def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool, bool]:
-    """Whether logits carry absolute, relative and order information: see `EncodingProperties`."""
-    length = layer.sizes.length
-    n = min(length // 2, TRIED)
+def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool]:
+    """Whether logits carry absolute and relative information: see `EncodingProperties`."""
+    length, n = layer.sizes.length, min(layer.sizes.length // 2, TRIED)
     near = layer.positions(0, n)
-    order = np.random.default_rng(0).permutation(n)
     # An odd shift, so that chunks of positions do not align.
-    settings = [near, layer.positions(length - n - 1, length - 1)]
-    # Traced, so that a table gives NaN; a table of vectors may end at the length.
-    far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
-
-    def tried(params, content, places):
-        traded = content._replace(**{name: getattr(content, name)[order] for name in "xqk"})
-        orders = jax.tree.map(lambda a, b: jnp.stack([a, a, a, b]), content, traded)
-        logits = jax.vmap(layer.logits, (None, 0, 0))(params, orders, places)
-        return logits, _position_logits(layer, params, content, near)
-
-    places = np.stack([*settings, far, near])
-    (first, *shifted, traded), alone = jax.device_get(jax.jit(tried)(params, content, places))
+    shifts = [length - n - 1]
+    if not layer.encoding.defines("embed"):  # a table of vectors may end at the length
+        shifts.append(FAR * length)
+    # Positions are traced, so that a table gives NaN.
+    logits, alone = jax.jit(layer.logits), jax.jit(layer.position_logits)
+    first = np.asarray(logits(params, content, near))
+    absolute = not all(_equal(first, logits(params, content, near + s)) for s in shifts)
+    pairs = np.asarray(alone(params, content, near))
     if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
-        alone = alone[:, _WARM_UP:, _WARM_UP:]
-    n = alone.shape[-1]
-    toeplitz = _equal(alone[:, 1:, 1:], alone[:, :-1, :-1])
+        pairs = pairs[:, _WARM_UP:, _WARM_UP:]
     # Off the diagonal: an orthonormal basis has products of 0 at every other offset.
-    beside = alone[:, ~np.eye(n, dtype=bool)]
-    distinguishable = bool(np.ptp(beside, axis=1).max() > TOLERANCE * np.abs(alone).max())
-    absolute = not all(_equal(first, logits) for logits in shifted)
-    return absolute, toeplitz and distinguishable, not _equal(first[:, order][:, :, order], traded)
+    beside = pairs[:, ~np.eye(pairs.shape[-1], dtype=bool)]
+    distinguishable = np.ptp(beside, axis=1).max() > RESOLUTION * np.abs(pairs).max()
+    relative = distinguishable and _equal(pairs[:, 1:, 1:], pairs[:, :-1, :-1])
+    return absolute, bool(relative)
 
 
-def _position_logits(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
-    """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
-    encoding = layer.encoding
-    shape = (len(positions), *content.q.shape[1:])
-    q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
-    same = jnp.broadcast_to(content.x[:1], (len(positions), content.x.shape[1]))
-    logits = _masked_logits(layer.at(params, same, positions), params, q, k, positions)
-    if not encoding.defines("embed"):
-        return logits
-    vectors = encoding.vectors(params, positions)
-    return logits + (vectors @ vectors.T)[None]
+def _equal(a: np.ndarray, b: np.ndarray | Array) -> bool:
+    return bool(np.max(np.abs(a - b)) <= RESOLUTION * np.max(np.abs(a)))
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.max(np.abs(a - b)) <= TOLERANCE * np.max(np.abs(a)))
+def extrapolation(rows: np.ndarray, *, length: int) -> tuple[str, float]:
+    """State and reach of positions beyond a length, as in `EncodingProperties`.
+
+    Args:
+        rows: `[FAR·length, d]`, one a position; NaN for undefined ones.
+        length: training length.
+
+    >>> extrapolation(np.minimum(np.arange(32.0), 6.0)[:, None], length=4)
+    ('told apart', 1.75)
+    """
+    inside, beyond = rows[:length], rows[length:]
+    steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)  # step i leads from i to i + 1
+    alike = RESOLUTION * float(np.linalg.norm(inside, axis=-1).max())
+    lost = np.flatnonzero(~(steps > max(alike, KEPT * np.min(steps[: length - 1]))))  # also NaN
+    reach = (lost[0] + 1) / length if len(lost) else float(FAR)
+    if not np.isfinite(beyond).all():
+        state = "undefined"
+    elif np.max(steps[length:]) <= alike:
+        state = "constant"
+    elif _directed_hausdorff(inside, beyond) <= alike:
+        state = "repeats"
+    else:
+        state = "told apart"
+    return state, float(reach)
 
 
-def _extrapolation(layer: _Layer, params: Any, content: _Content) -> str:
-    """State of positions (offsets, where only they matter) beyond twice the training length."""
-    length = layer.sizes.length
-    rows = np.asarray(_profiles(layer, params, content, 3 * length))
-    inside, outside = rows[:length], rows[2 * length :]
-    if not np.isfinite(outside).all():
-        return "no"
-    steps = [np.linalg.norm(np.diff(part, axis=0), axis=-1) for part in (inside, outside)]
-    resolution = 10 * TOLERANCE * np.max(steps[0])
-    if np.max(steps[1]) <= resolution:  # also if no positions are distinct anywhere
-        return "constant"
-    apart = np.linalg.norm(outside[:1] - inside, axis=-1)
-    return "repeats" if np.min(apart) <= resolution else "yes"
+def _directed_hausdorff(rows: np.ndarray, others: np.ndarray) -> float:
+    """Directed Hausdorff distance: the largest distance of one of the others to its nearest row."""
+    gram = others @ rows.T
+    squared = (others**2).sum(axis=-1)[:, None] + (rows**2).sum(axis=-1)[None, :] - 2 * gram
+    return float(np.sqrt(np.maximum(squared, 0).min(axis=1).max()))
 
 
-def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
-    """A row for each position 0..n − 1: its vector, or logits of a last query to equal keys."""
-    encoding, positions = layer.encoding, layer.positions(0, n)
-    if encoding.defines("embed"):  # positions are traced, so that a table gives NaN
-        return jax.jit(encoding.vectors)(params, positions)
+def hooks_program(
+    encoding: Encoding, coordinates: int, sizes: EncodingSizes
+) -> tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]:
+    """Program of all hooks that an encoding defines, by name, and the shapes of its arguments."""
+    n, heads, dtype = sizes.length, (sizes.num_heads, sizes.head_dim), jnp.result_type(float)
+    shapes = ((n, sizes.dim), (n, *heads), (n, *heads), (sizes.num_heads, n, n))
+    x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
+    line = line_of_positions(np.arange(n), coordinates)
+    positions = jax.ShapeDtypeStruct(line.shape, line.dtype)
+    params = jax.eval_shape(encoding.init, jax.random.key(0))
 
-    def last(params, x, q, k, positions):
-        keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
-        same = jnp.broadcast_to(x, (n, x.shape[1]))
-        bound = encoding_at(encoding, params, same, positions, queries=slice(-1, None))
-        return _masked_logits(bound, params, q, keys, positions[-1:], positions)
+    def program(p, i, x, q, k, w):
+        bound, pair = encoding_at(encoding, p, x, i), (q, k, i, i)
+        arguments = {"embed": (x, i), "query": (q, i), "key": (k, i)}
+        arguments |= {"products": pair, "bias": pair, "mask": pair}
+        arguments["value"] = (w, i, i)
+        used = {name: args for name, args in arguments.items() if encoding.defines(name)}
+        return {name: getattr(bound, name)(p, *args) for name, args in used.items()}
 
-    logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
-    return logits[:, 0, ::-1].T
+    return program, (params, positions, x, q, k, weights)
 
 
-def _masked_logits(
-    encoding: Encoding, params: Any, q: Array, k: Array, *positions: np.ndarray | Array
-) -> Array:
-    """Logits of queries and keys, lower where masked."""
-    pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
-    logits = attention_logits(encoding, params, q, k, **pair_positions)
-    mask = encoded_mask(encoding, params, q, k, **pair_positions)
-    return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
+def token_cost(
+    encoding: Encoding, coordinates: int, sizes: EncodingSizes
+) -> tuple[float, float, int]:
+    """FLOPs and bytes of all hooks, a token, and loops in their program."""
+    program, arrays = hooks_program(encoding, coordinates, sizes)
+    traced = jax.jit(program).trace(*arrays)
+    loops = list(_loops(traced.jaxpr.jaxpr))
+    total = _flops_and_bytes(traced)
+    for body, times in loops:  # the compiler's cost counts one round of a loop
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
+        round_cost = _flops_and_bytes(jax.jit(core.jaxpr_as_fun(body)).trace(*shapes))
+        total = total + (times - 1) * round_cost
+    flops, moved = (total / sizes.length).tolist()
+    return flops, moved, len(loops)
+
+
+def _flops_and_bytes(traced: jax.stages.Traced) -> np.ndarray:
+    """FLOPs and bytes of a program that is traced; NaN from a backend that does not report them."""
+    if not traced.jaxpr.out_avals:
+        return np.zeros(2)
+    cost = traced.lower().compile().cost_analysis() or {}
+    return np.array([cost.get(name, np.nan) for name in ("flops", "bytes accessed")], float)
+
+
+def _loops(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
+    """Bodies of the outermost loops of a program, and how often they run."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"], equation.params["length"]
+            continue
+        for inner in inner_jaxprs(equation):
+            yield from _loops(inner)

@@ -7,8 +7,6 @@ from jaxpe.encodings.families import (  # noqa: F401 (each registers its encodin
     logarithmic,
     rotary,
     rope_scaling,
-    directional,
-    learned_rotations,
     learned_frequencies,
     context_extension,
     temperature,

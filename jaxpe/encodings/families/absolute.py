@@ -398,45 +398,39 @@ def table_rows(
     table: Float[ArrayLike, "length dim"], positions: Positions, *, interpolate: bool = False
 ) -> Float[Array, "*batch n dim"]:
     """Rows of a table at positions; see `learned` for positions outside it or between rows."""
-    table = jnp.asarray(table)
-    length = table.shape[0]
+    table, length = jnp.asarray(table), len(table)
     _check_concrete_positions(positions, length, interpolate)
     positions = as_positions(positions)
-    if jnp.issubdtype(positions.dtype, jnp.integer):
-        row = jnp.clip(positions, 0, length - 1)
-        inside, rows = positions == row, take(table, row)
-    else:
-        last = length - 1 if not interpolate else max(length - 2, 0)
-        row = jnp.clip(jnp.floor(positions), 0, last).astype(jnp.int32)
-        part = positions - row.astype(positions.dtype)
-        if interpolate:
-            inside = (positions >= 0) & (positions <= _last_position(length, positions.dtype))
-            dtype = compute_dtype(table)
-            part = part.astype(dtype)[..., None]
-            following = take(table, jnp.minimum(row + 1, length - 1)).astype(dtype)
-            rows = (1 - part) * take(table, row).astype(dtype) + part * following
-        else:
-            inside, rows = part == 0, take(table, row)
+    floating = jnp.issubdtype(positions.dtype, jnp.floating)
+    between = interpolate and floating
+    # Between rows the last one is the end of a step, whose slope its derivative has.
+    last = max(length - 2, 0) if between else length - 1
+    row = jnp.clip(jnp.floor(positions) if floating else positions, 0, last).astype(jnp.int32)
+    part, rows = positions - row.astype(positions.dtype), take(table, row)
+    inside = part == 0
+    if between:
+        inside = (positions >= 0) & (positions <= _last_position(length, positions.dtype))
+        dtype = compute_dtype(table)
+        part = part.astype(dtype)[..., None]
+        following = take(table, jnp.minimum(row + 1, length - 1)).astype(dtype)
+        rows = (1 - part) * rows.astype(dtype) + part * following
     return jnp.where(inside[..., None], rows, jnp.nan)
 
 
 def _check_concrete_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
     """Raise for positions without a row, unless traced."""
-    if is_traced(positions) or np.size(positions) == 0:
+    if is_traced(positions):
         return
     values = np.asarray(positions)
     outside = ~((values >= 0) & (values <= _last_position(length, values.dtype)))
+    if not interpolate:
+        outside |= values != np.floor(values)
     if outside.any():
         raise ValueError(
             f"position {values[outside][0]} has no row in a table of length {length}: build a "
-            "longer one, or stretch it with interpolate=True and scale_positions(encoding, "
-            f"{length - 1} / {values.max()}); padding needs positions inside too"
-        )
-    between = values != np.floor(values)
-    if not interpolate and between.any():
-        raise ValueError(
-            f"position {values[between][0]} lies between two rows: pass whole positions, or build "
-            "the encoding with interpolate=True"
+            "longer one, or stretch it, also between rows, with interpolate=True and "
+            f"scale_positions(encoding, {length - 1} / {values.max()}); padding needs positions "
+            "inside too"
         )
 
 

@@ -90,17 +90,12 @@ def alibi(
     check_sizes(num_heads=num_heads)
     slopes = alibi_slopes(num_heads) if slopes is None else slopes
     if not is_traced(slopes):
-        slopes = np.asarray(slopes, np.float64)
+        slopes = np.broadcast_to(np.asarray(slopes, np.float64), (num_heads,))
         if not (slopes > 0 if learnable else slopes >= 0).all():
             raise ValueError(
                 f"slopes must be {'positive to be learned' if learnable else 'at least 0'}, not "
                 f"{slopes.tolist()}; the bias is minus the slope times the distance"
             )
-    if np.shape(slopes) not in ((), (1,), (num_heads,)):
-        raise ValueError(
-            f"slopes have shape {np.shape(slopes)}: pass one number or one for each of "
-            f"{num_heads} heads"
-        )
 
     def init(key):
         log_slopes = jnp.log(jnp.asarray(slopes, jnp.result_type(float)))
@@ -113,19 +108,16 @@ def alibi(
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
         offsets = position_offsets(q, k, q_positions, k_positions)
-        closeness = offsets if causal else -jnp.abs(offsets)
-        dtype = compute_dtype(q)
-        return expand_rank(current(params, dtype).reshape(-1, 1, 1), q.ndim) * closeness.astype(
-            dtype
-        )
+        closeness = (offsets if causal else -jnp.abs(offsets)).astype(compute_dtype(q))
+        m = current(params, closeness.dtype).reshape(-1, 1, 1)
+        return expand_rank(m, q.ndim) * closeness
 
     def vectors(params, positions):
         points = as_positions(positions).astype(vector_dtype(positions))[..., None]
         return points * expand_rank(current(params, points.dtype), points.ndim)
 
-    if learnable:
-        return Encoding(init=init, bias=bias, vectors=vectors)
-    return Encoding(bias=bias, vectors=vectors)
+    fixed = Encoding(bias=bias, vectors=vectors)
+    return fixed._replace(init=init) if learnable else fixed
 
 
 def t5_buckets(
@@ -298,16 +290,14 @@ def fire(
         cast = {name: value.astype(dtype) for name, value in params.items()}
         distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
-        c = jnp.exp(cast["log_c"])
-        furthest = jnp.maximum(jnp.exp(cast["log_threshold"]), i)
+        c, threshold = jnp.exp(cast["log_c"]), jnp.exp(cast["log_threshold"])
         # Prevents 0/0 if c·L underflows, and an overflow of the derivative, which divides by its
         # square.
         least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
-        normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
+        normaliser = jnp.maximum(jnp.log1p(c * jnp.maximum(threshold, i)), least)
         x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
         weight, shift = (expand_rank(cast[name], x.ndim) for name in ("weight_in", "bias_in"))
-        units = x * weight + shift
-        out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), cast["weight_out"])
+        out = jnp.einsum("...u,uh->...h", jax.nn.relu(x * weight + shift), cast["weight_out"])
         return jnp.moveaxis(out, -1, -3) + expand_rank(cast["bias_out"].reshape(-1, 1, 1), q.ndim)
 
     return Encoding(init=init, bias=bias)

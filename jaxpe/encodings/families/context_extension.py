@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
@@ -20,7 +19,6 @@ from jaxpe.encodings.base import (
     check_acts_by,
     check_plain,
     check_sizes,
-    compute_dtype,
     position_offsets,
     vector_dtype,
 )
@@ -58,7 +56,6 @@ def rerope(
     *,
     window: int,
     leak: Scalar = 0.0,
-    training_length: int | None = None,
     causal: bool = False,
 ) -> Encoding:
     """ReRoPE: offsets are clipped at a window, or grow slower beyond it (Su 2023).
@@ -69,17 +66,15 @@ def rerope(
     is rotated by its own positions, as in the author's code (bojone/rerope). That code is causal;
     in this one, keys after the query mirror the keys before it.
 
-    With `training_length` L products are also multiplied by max(1, ln(i + 1)/ln L), as by the
-    author, and depend on the query's position i; without it they depend on offsets alone. It
-    computes products of three rotations of queries and keys, or two if `causal`. `vectors` are not
-    defined, because points at these distances need not exist: see `encoding_distances`.
+    It computes products of three rotations of queries and keys, or two if `causal`. `vectors` are
+    not defined, because points at these distances need not exist. The author also multiplies
+    queries by max(1, ln(i + 1)/ln L): chain it with `ssmax`.
 
     Args:
         encoding: an encoding that rotates queries and keys by position, such as `rope`.
         window: w, offset from which distances are clipped; at least 1, below the training length. A
             window beyond the largest offset changes nothing.
         leak: growth of far offsets, in [0, 1). Where it is not 0, positions become floats.
-        training_length: L of the factor by the logarithm, at least 2; no factor when None.
         causal: whether keys after the query are masked, so their products are not computed.
 
     Raises:
@@ -92,26 +87,19 @@ def rerope(
     [0.0, 1.0, 2.0, 2.0]
     """
     check_sizes(window=window)
-    check_plain(training_length=training_length)
     if not (is_traced(leak >= 0) or 0 <= leak < 1):
         raise ValueError(f"leak is {leak}: pass the growth of far offsets, at least 0 and below 1")
-    if training_length is not None and training_length < 2:
-        raise ValueError(f"training_length is {training_length}: pass at least 2, or None")
 
     def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
-        def far(sign: int) -> tuple[Array, Array]:
-            if not is_traced(leak == 0) and leak == 0:
-                return jnp.full_like(i, sign * window), jnp.zeros_like(j)
-            stretch = sign * window * (1 - leak)
-            return i.astype(vector_dtype(i)) * leak + stretch, j.astype(vector_dtype(j)) * leak
+        if not is_traced(leak == 0) and leak == 0:  # integers, whose phases are exact far out
+            q, k, stretch = jnp.zeros_like(i), jnp.zeros_like(j), window
+        else:
+            q, k = (x.astype(vector_dtype(x)) * leak for x in (i, j))
+            stretch = window * (1 - leak)
+        later = [] if causal else [_Band(q - stretch, k, behind <= -window)]
+        return [_Band(i, j), _Band(q + stretch, k, behind >= window), *later]
 
-        return [
-            _Band(i, j),
-            _Band(*far(1), behind >= window),
-            *([] if causal else [_Band(*far(-1), behind <= -window)]),
-        ]
-
-    return _banded_encoding(encoding, bands, training_length)
+    return _banded_encoding(encoding, bands)
 
 
 @register(
@@ -158,11 +146,8 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
     def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
         shift = window - window // group
         q, k = i // group, j // group
-        return [
-            _Band(i, j),
-            _Band(q + shift, k, behind >= window),
-            *([] if causal else [_Band(q - shift, k, behind <= -window)]),
-        ]
+        later = [] if causal else [_Band(q - shift, k, behind <= -window)]
+        return [_Band(i, j), _Band(q + shift, k, behind >= window), *later]
 
     return _banded_encoding(encoding, bands)
 
@@ -232,9 +217,7 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
 
 
 def _banded_encoding(
-    encoding: Encoding,
-    bands: Callable[[Array, Array, Array], list[_Band]],
-    training_length: int | None = None,
+    encoding: Encoding, bands: Callable[[Array, Array, Array], list[_Band]]
 ) -> Encoding:
     """An encoding's products, with each pair rotated by the positions of its band.
 
@@ -256,9 +239,6 @@ def _banded_encoding(
         result = turned(near)
         for band in others:
             result = jnp.where(band.where, turned(band), result)
-        if training_length is None:
-            return result
-        grown = jnp.log1p(jnp.maximum(i, 0).astype(compute_dtype(q))) / np.log(training_length)
-        return result * jnp.maximum(grown, 1)[..., None, :, None]
+        return result
 
     return Encoding(init=encoding.init, products=products)

@@ -1,4 +1,4 @@
-"""Encodings that depend on the hidden states: gates, paths of reflections, selected angles."""
+"""Encodings that depend on the hidden states: gates, paths of reflections, chosen frequencies."""
 
 from functools import partial
 
@@ -122,13 +122,11 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> E
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads, head_dim)
-        check_tables(params, rate=(num_heads,), gate=(num_heads, head_dim))
         dtype = compute_dtype(q)
         keys = repeat_heads(k, num_heads).astype(dtype)
         gate = jnp.einsum("...khd,hd->...hk", keys, params["gate"].astype(dtype))
-        rate = jax.nn.softplus(params["rate"].astype(dtype)) * jnp.asarray(
-            alibi_slopes(num_heads), dtype
-        )
+        slopes = jnp.asarray(alibi_slopes(num_heads), dtype)
+        rate = jax.nn.softplus(params["rate"].astype(dtype)) * slopes
         size = jax.nn.softplus(gate * head_dim**-0.5) * expand_rank(rate[:, None], gate.ndim)
         offsets = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         return -offsets * size[..., None, :]
@@ -314,27 +312,20 @@ def inverse_of_unit_lower(lower: Array) -> Array:
 
 @register("selective_rope", source="Movahedi et al. (2025)")
 def selective_rope(
-    *,
-    dim: int,
-    num_heads: int,
-    head_dim: int,
-    base: Scalar = 500_000.0,
-    conv_width: int = 4,
-    gated: bool = False,
-    stddev: Scalar = 0.02,
+    *, dim: int, num_heads: int, head_dim: int, base: Scalar = 500_000.0, conv_width: int = 4
 ) -> Encoding:
     """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
 
     Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
-    of its own channel, τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l).
-    Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). It works for encoders and
-    decoders: logits depend on the difference of two running sums.
+    of its own channel, τ_k = base^(−2k/head_dim). Steps of 1 everywhere are RoPE. Pairs are (k, k +
+    head_dim/2). It works for encoders and decoders: logits depend on the difference of two running
+    sums.
 
-    The authors' module differs by default. It normalises x in slices, one a head; its gate reads
-    the normalised x; its W has rank 16.
+    The authors' module differs by default. It normalises x in slices, one a head; it has a gate;
+    its W has rank 16.
 
     Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
-    head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.
+    head_dim/2]`.
 
     Args:
         dim: width of the hidden states.
@@ -342,8 +333,6 @@ def selective_rope(
         head_dim: width of a head, even.
         base: θ of τ.
         conv_width: tokens that the convolution sees.
-        gated: whether steps have a gate.
-        stddev: standard deviation of G at first.
 
     >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
     >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
@@ -351,33 +340,24 @@ def selective_rope(
     >>> c.shape
     (3, 1, 1)
     """
-    check_sizes(dim=dim, num_heads=num_heads, head_dim=head_dim, conv_width=conv_width)
+    check_sizes(dim=dim, num_heads=num_heads, conv_width=conv_width)
     check_even(head_dim=head_dim)
     half = head_dim // 2
+    shapes = {"projection": (dim, num_heads, half), "conv": (conv_width, num_heads, half)}
 
     def init(key):
-        params = normal_params(
-            key,
-            projection=(1.0, (dim, num_heads, half)),
-            conv=(conv_width**-0.5, (conv_width, num_heads, half)),
-            kernel=(stddev, (dim, num_heads)),
-        )
-        params["bias"] = jnp.zeros(num_heads, jnp.result_type(float))
-        names = ("projection", "conv", "kernel", "bias") if gated else ("projection", "conv")
-        return {name: params[name] for name in names}
+        stddevs = {"projection": 1.0, "conv": conv_width**-0.5}
+        return normal_params(key, **{name: (stddevs[name], shapes[name]) for name in shapes})
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
+        check_tables(params, **shapes)
         check_hidden_states(x, dim)
-        dtype = compute_dtype(x)
-        wide = x.astype(dtype)
+        wide = x.astype(compute_dtype(x))
         unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
-        steps = jnp.einsum("...d,dhe->...he", unit, params["projection"].astype(dtype))
-        kernel = params["conv"].astype(dtype)
+        projection, kernel = (params[name].astype(wide.dtype) for name in shapes)
+        steps = jnp.einsum("...d,dhe->...he", unit, projection)
         steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
-        if gated:
-            steps = steps * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))[..., None]
         sums, last = running_sum(steps, rows.part(1), after=2)
         return sums, (window, last)
 
@@ -418,7 +398,6 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        check_tables(params, kernel=(dim, num_heads))
         check_hidden_states(x, dim)
         dtype = compute_dtype(x)
         z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))

@@ -9,7 +9,6 @@ from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
-    Params,
     Rows,
     align_positions,
     as_positions,
@@ -25,8 +24,7 @@ from jaxpe.encodings.base import (
     repeat_heads,
     scaled,
 )
-from jaxpe.encodings.families.absolute import table_rows
-from jaxpe.encodings.families.bias import geometric_boundaries, interpolate, kerple, t5
+from jaxpe.encodings.families.bias import geometric_boundaries, interpolate, kerple
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, normal_params, uniform_params
 
@@ -92,100 +90,6 @@ def deberta(
         to_content = jnp.einsum("...khd,rhd->...hkr", k, queries) * 3**-0.5
         terms = interpolate(to_position, rows) + interpolate(to_content, rows.mT).mT
         return terms * head_dim**-0.5
-
-    return Encoding(init=init, query=query, bias=bias)
-
-
-@register("tupe", source="Ke et al. (2021)")
-def tupe(
-    *,
-    num_heads: int,
-    head_dim: int,
-    length: int,
-    dim: int | None = None,
-    num_buckets: int = 32,
-    max_distance: int = 128,
-    bidirectional: bool = True,
-    untie_first: bool = True,
-    stddev: Scalar = 0.02,
-) -> Encoding:
-    """TUPE: untied products of positions, and the bias of T5 (Ke et al. 2021).
-
-    Logits are q_i·k_j/√(2d) + LN(p_i)U_Q·LN(p_j)U_K/√(2d) + b_{j−i}, d = head_dim. Where
-    `untie_first`, the position term and b give way to a number θ₁ where the query is at position 0,
-    which is [CLS] in BERT, and to θ₂ where the key alone is. A bias cannot divide q·k by √2, so
-    `query` does; the position term keeps (2d)^−½, whatever `scale` attention is given.
-
-    Positions outside 0..length − 1 have no row: ValueError where they are known, NaN where they are
-    traced, as for `learned`; padding needs positions inside. No position vectors: the term is a
-    product of two projections of p.
-
-    Parameters: `table` p `[length, dim]`, `norm_scale` and `norm_shift` `[dim]` of the layer norm,
-    `query_projection` and `key_projection` U `[dim, num_heads, head_dim]`, `first` θ
-    `[2, num_heads]` where `untie_first`, and `buckets` `[num_buckets, num_heads]` of T5. Tables are
-    N(0, stddev²) at first. The authors' code makes θ of two more rows of the table, gives b of
-    these pairs buckets of their own, which θ has here, and shares all of it between layers: pass it
-    as the `encoding` of a model.
-
-    Args:
-        num_heads: query heads.
-        head_dim: width of a head.
-        length: positions of the table.
-        dim: width of the table, num_heads·head_dim when None.
-        num_buckets, max_distance, bidirectional: arguments of `t5`.
-        untie_first: whether position 0 is untied from the others; False where it is an ordinary
-            token, as in a decoder.
-        stddev: standard deviation of the tables at first.
-
-    >>> encoding = tupe(num_heads=2, head_dim=4, length=3)
-    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
-    >>> bias = encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i)
-    >>> bool((bias[:, 0] == bias[:, 0, :1]).all() and (bias[:, 1:, 0] == bias[:, 1:2, 0]).all())
-    True
-    """
-    check_sizes(num_heads=num_heads, head_dim=head_dim, length=length)
-    dim = num_heads * head_dim if dim is None else dim
-    check_sizes(dim=dim)
-    relative = t5(
-        num_heads=num_heads,
-        num_buckets=num_buckets,
-        max_distance=max_distance,
-        bidirectional=bidirectional,
-        stddev=stddev,
-    )
-    shapes = {
-        "table": (length, dim),
-        "query_projection": (dim, num_heads, head_dim),
-        "key_projection": (dim, num_heads, head_dim),
-    }
-    if untie_first:
-        shapes["first"] = (2, num_heads)
-
-    def init(key):
-        tables_key, relative_key = jax.random.split(key)
-        tables = normal_params(tables_key, **{n: (stddev, shape) for n, shape in shapes.items()})
-        ones = jnp.ones(dim, jnp.result_type(float))
-        norm = {"norm_scale": ones, "norm_shift": 0 * ones}
-        return tables | norm | {"buckets": relative.init(relative_key)["table"]}
-
-    def query(params, q, positions):
-        return scaled(q, 2**-0.5)
-
-    def bias(params, q, k, q_positions, k_positions):
-        check_heads(q.shape, num_heads)
-        check_tables(params, **shapes)
-        dtype = compute_dtype(q)
-        i = align_positions(q_positions, q.shape, after=2)
-        j = align_positions(k_positions, k.shape, after=2)
-        queries = _projected_positions(params, "query_projection", i, dtype)
-        keys = _projected_positions(params, "key_projection", j, dtype)
-        term = jnp.einsum("...qhd,...khd->...hqk", queries, keys) * (2 * head_dim) ** -0.5
-        term = term + relative.bias({"table": params["buckets"]}, q, k, i, j)
-        if not untie_first:
-            return term
-        of_query, of_key = params["first"].astype(dtype)[..., None, None]
-        term = jnp.where((j == 0)[..., None, None, :], expand_rank(of_key, q.ndim), term)
-        return jnp.where((i == 0)[..., None, :, None], expand_rank(of_query, q.ndim), term)
 
     return Encoding(init=init, query=query, bias=bias)
 
@@ -368,13 +272,3 @@ def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
     # The last bucket exists only for later keys, because one of the 2·num_buckets rows is offset 0.
     signed = jnp.where(behind < 0, -bucket, jnp.minimum(bucket, num_buckets - 1))
     return signed + num_buckets
-
-
-def _projected_positions(params: Params, name: str, positions: Array, dtype: jnp.dtype) -> Array:
-    """TUPE's LN(p)U: rows of the table through a layer norm and a projection."""
-    rows = table_rows(params["table"].astype(dtype), positions)
-    rows = rows - jnp.mean(rows, axis=-1, keepdims=True)
-    rows = rows * jax.lax.rsqrt(jnp.mean(rows**2, axis=-1, keepdims=True) + 1e-5)
-    norm = (params["norm_scale"], params["norm_shift"])
-    scale, shift = (expand_rank(x, rows.ndim, dtype) for x in norm)
-    return jnp.einsum("...nc,chd->...nhd", rows * scale + shift, params[name].astype(dtype))

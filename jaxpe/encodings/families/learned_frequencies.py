@@ -19,7 +19,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.encodings.tables import check_tables, normal_params
+from jaxpe.encodings.tables import normal_params
 from jaxpe.plans.scaling import inverse_frequencies
 
 
@@ -57,7 +57,7 @@ def pope(*, num_heads: int, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
         angles = phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
         angles = angles[..., None, :]
         angles = angles if shift is None else angles + expand_rank(shift, angles.ndim, dtype)
-        waves = (size * jnp.cos(angles), size * jnp.sin(angles))
+        waves = size * jnp.cos(angles), size * jnp.sin(angles)
         return jnp.concatenate(waves, axis=-1).astype(x.dtype)
 
     def query(params, q, positions):
@@ -66,7 +66,6 @@ def pope(*, num_heads: int, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
     def key(params, k, positions):
         k = jnp.asarray(k)
         check_heads(k.shape, num_heads)
-        check_tables(params, phase=(num_heads, head_dim))
         return polar(k, positions, jnp.clip(params["phase"], -2 * np.pi, 0.0))
 
     return Encoding(init=init, query=query, key=key)
@@ -119,7 +118,6 @@ def fope(
     def turn(params, x, positions):
         x = jnp.asarray(x)
         check_heads(x.shape, num_heads, head_dim)
-        check_tables(params, cosines=shape, sines=shape)
         dtype = compute_dtype(x)
         angles = phases(align_positions(positions, x.shape, after=2), turning, dtype)
 
@@ -161,7 +159,6 @@ def grape_multiplicative(*, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
     def turn(params, x, positions):
         x = jnp.asarray(x)
         check_head_dim(x.shape, head_dim)
-        check_tables(params, log_frequencies=start.shape)
         dtype = compute_dtype(x)
         omega = jnp.exp(params["log_frequencies"].astype(dtype))
         angles = phases(align_positions(positions, x.shape, after=2), omega, dtype)[..., None, :]

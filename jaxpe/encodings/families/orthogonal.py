@@ -69,10 +69,8 @@ def legendre(
     >>> encoding.vectors((), jnp.arange(3)).tolist()
     [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
     """
-    options = {"position_map": position_map, "s": s, "normalized": normalized}
-    return fixed_vectors(
-        legendre_vectors, scale=scale, mode=mode, dim=dim, length=length, **options
-    )
+    options = {"position_map": position_map, "s": s, "normalized": normalized, "length": length}
+    return fixed_vectors(legendre_vectors, scale=scale, mode=mode, dim=dim, **options)
 
 
 @register(
@@ -380,30 +378,26 @@ def _split(x: Array) -> tuple[Array, Array]:
 # a_k = 1, and a_0 = 0) are run on differences d_k = P_{k+1} − P_k at |x|, with rest = 1 − |x|:
 #     d_k = a_k d_{k−1} − (1 + a_k)·rest·P_k,    P_{k+1} = P_k + d_k,
 # which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
-def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
-    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), along a new last axis."""
-    values = _polynomial_values(rest, jnp.asarray(a, rest.dtype))
-    values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
-    odd = expand_rank(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
-    return jnp.where(odd, sign[..., None] * values, values)
-
-
 @jax.jit
-def _polynomial_values(rest: Array, a: Array) -> Array:
-    """Polynomials P_1..P_{len(a)} at 1 − rest, along a new first axis."""
+def _recurrence(sign: Array, rest: Array, a: Array) -> Array:
+    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), along a new last axis."""
 
     def step(carry, a_k):
         d, p = carry
         d = a_k * d - (1 + a_k) * rest * p
         return (d, p + d), p + d
 
-    return lax.scan(step, (jnp.zeros_like(rest), jnp.ones_like(rest)), a)[1]
+    one = jnp.ones_like(rest)
+    values = lax.scan(step, (jnp.zeros_like(rest), one), a.astype(rest.dtype))[1]
+    values = jnp.moveaxis(jnp.concatenate([one[None], values]), 0, -1)
+    odd = expand_rank(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
+    return jnp.where(odd, sign[..., None] * values, values)
 
 
 def _legendre(sign: Array, rest: Array, dim: int, normalized: bool) -> Array:
     check_sizes(dim=dim)
     k = np.arange(dim)
-    values = _recurrence(sign, rest, k[:-1] / (k[:-1] + 1))
+    values = _recurrence(sign, rest, jnp.asarray(k[:-1] / (k[:-1] + 1)))
     if not normalized:
         return values
     return values * expand_rank(np.sqrt(k + 0.5), values.ndim, values.dtype)
@@ -411,7 +405,7 @@ def _legendre(sign: Array, rest: Array, dim: int, normalized: bool) -> Array:
 
 def _chebyshev(sign: Array, rest: Array, dim: int) -> Array:
     check_sizes(dim=dim)
-    return _recurrence(sign, rest, np.minimum(np.arange(dim - 1.0), 1.0))
+    return _recurrence(sign, rest, jnp.asarray(np.minimum(np.arange(dim - 1.0), 1.0)))
 
 
 class WaveletBasis(NamedTuple):
@@ -447,9 +441,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
-    return WaveletBasis(
-        row=row, j=j, k=k, unused=dim - len(k), table=table, width=width, level=level
-    )
+    return WaveletBasis(row, j, k, dim - len(k), table, width, level)
 
 
 def _translates(function: np.ndarray, j: int, length: int, width: int) -> np.ndarray:

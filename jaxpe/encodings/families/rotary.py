@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
+from jaxpe._core.arrays import ArrayLike, Scalar, namespace
 from jaxpe.encodings.base import (
     Encoding,
     check_choice,
@@ -24,7 +24,7 @@ from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.encodings.scalings import ResonanceScaling, Scaling, check_scaling, scaling_to_hf
+from jaxpe.encodings.scalings import ResonanceScaling, Scaling, check_scaling
 from jaxpe.plans.scaling import (
     DynamicScaling,
     Length,
@@ -94,6 +94,32 @@ def rope(
     return _rotary(head_dim, dim, layout, frequencies)._replace(rotates=_fixed(scaling, length))
 
 
+@register(
+    "directional_rope",
+    source="Zhao et al. (2025)",
+    vectors="a circle",
+    variant_of="rope",
+)
+def directional_rope(*, head_dim: int, layout: Layout = "half_split") -> Encoding:
+    """DRoPE: every pair turns by the heading of an agent, in radians (Zhao et al. 2025).
+
+    RoPE whose frequencies are all 1: a query of heading α and a key of heading β have the product
+    qᵀR(β − α)k. It has the period 2π in both headings, which frequencies base^(−2k/d) break. Use
+    `per_head` for heads of headings beside heads of places. `vectors`: the orbit of a vector with
+    unit pairs.
+
+    Args:
+        head_dim: width of a head.
+        layout: argument of `rope`.
+
+    >>> encoding, heading = directional_rope(head_dim=4), jnp.asarray([0.5, 0.5 + 2 * np.pi])
+    >>> a, b = encoding.vectors((), heading)
+    >>> bool(jnp.abs(a - b).max() < 1e-5)
+    True
+    """
+    return rope(head_dim=head_dim, base=1.0, layout=layout)
+
+
 def rope_frequencies(
     *,
     head_dim: int,
@@ -135,10 +161,10 @@ def xpos(
     two factors in range. There are no position vectors.
 
     Floats hold the factors of |i − c| up to log(largest)·b/|log ζ_0|: 36,000 positions in float32
-    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook raises ValueError for
-    concrete positions and gives NaN for traced ones. Attention that encodes queries and keys
-    together counts from the middle of their positions, so only their span is limited, to twice that
-    number. Logits of keys that far after their query would overflow and are NaN. Keys in a cache
+    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook gives NaN. Attention that
+    encodes queries and keys together counts from the middle of their positions, so only their span
+    is limited, to twice that number. Logits of keys that far after their query would overflow and
+    are NaN. Keys in a cache
     are encoded alone: pass the middle of the positions in the cache as `center`.
 
     >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
@@ -155,8 +181,6 @@ def xpos(
     def decay(sign: int):
         def size(positions: Array, dtype: jnp.dtype, input_dtype: jnp.dtype) -> Array:
             reach = np.log(float(jnp.finfo(input_dtype).max)) / abs(rate).max()
-            reach = reach if is_traced(reach) else float(reach)
-            _check_reach(positions, center, reach, input_dtype)
             away = positions.astype(dtype) - center
             # NaN rather than inf or 0, which would give wrong products.
             away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
@@ -282,53 +306,25 @@ def rope_from_hf(
     >>> rope_from_hf(yarn, head_dim=128).defines("query")
     True
     """
-    options = rope_arguments(parameters, max_position_embeddings=max_position_embeddings)
-    options |= {"head_dim": head_dim, "layout": layout, "length": length}
-    sections = parameters.get("mrope_section")
-    if sections is None:
-        return rope(**options)
-    interleaved = parameters.get("mrope_interleaved", False)
-    return mrope(sections=sections, interleaved_sections=interleaved, **options)
-
-
-def rope_arguments(
-    parameters: Mapping[str, Any], *, max_position_embeddings: int | None = None
-) -> dict[str, Any]:
-    """Arguments of `rope` in a `rope_parameters` entry: `base`, `fraction` and `scaling`.
-
-    Args:
-        parameters, max_position_embeddings: as for `rope_from_hf`.
-
-    Raises:
-        ValueError: an unknown type or parameter, or a missing one.
-
-    >>> rope_arguments({"rope_theta": 5e5, "partial_rotary_factor": 0.25})
-    {'base': 500000.0, 'fraction': 0.25, 'scaling': None}
-    """
     scaling = scaling_from_hf(parameters, max_position_embeddings=max_position_embeddings)
     if parameters.get("rope_theta") is None:
         raise ValueError(
             "the entry has no rope_theta: put in that of the configuration, as "
             '{**config.rope_scaling, "rope_theta": config.rope_theta}'
         )
-    base, fraction = float(parameters["rope_theta"]), partial_rotary_factor(parameters)
-    return {"base": base, "fraction": fraction, "scaling": scaling}
-
-
-def rope_to_hf(
-    *,
-    head_dim: int,
-    base: float = 10_000.0,
-    fraction: float = 1.0,
-    scaling: Scaling | None = None,
-) -> dict[str, Any]:
-    """The Hugging Face `rope_parameters` of a `rope` with these arguments.
-
-    >>> rope_to_hf(head_dim=64, fraction=0.5)
-    {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}
-    """
-    entry = scaling_to_hf(scaling, dim=_share(head_dim, fraction), base=base)
-    return entry if fraction == 1.0 else {**entry, "partial_rotary_factor": fraction}
+    options: dict[str, Any] = {
+        "head_dim": head_dim,
+        "base": float(parameters["rope_theta"]),
+        "fraction": partial_rotary_factor(parameters),
+        "layout": layout,
+        "scaling": scaling,
+        "length": length,
+    }
+    sections = parameters.get("mrope_section")
+    if sections is None:
+        return rope(**options)
+    interleaved = parameters.get("mrope_interleaved", False)
+    return mrope(sections=sections, interleaved_sections=interleaved, **options)
 
 
 def rotary_permutation(
@@ -340,14 +336,14 @@ def rotary_permutation(
     [0, 2, 1, 3]
     """
     _check_width(head_dim or rotary_dim, rotary_dim)
-    pairs = np.arange(rotary_dim).reshape(-1, 2)
-    to_half_split = np.concatenate([pairs[:, 0], pairs[:, 1]])
-    check_choice("source", source, get_args(Layout))
-    check_choice("target", target, get_args(Layout))
-    turned = np.arange(rotary_dim)
+    for name, layout in (("source", source), ("target", target)):
+        check_choice(name, layout, get_args(Layout))
+    indices = np.arange(head_dim or rotary_dim)
     if source != target:
+        to_half_split = indices[:rotary_dim].reshape(-1, 2).T.ravel()
         turned = to_half_split if target == "half_split" else np.argsort(to_half_split)
-    return np.concatenate([turned, np.arange(rotary_dim, head_dim or rotary_dim)])
+        indices[:rotary_dim] = turned
+    return indices
 
 
 def convert_rotary_layout(
@@ -382,12 +378,11 @@ def convert_rotary_layout(
     features = weight.shape[axis]
     if num_heads < 1 or features % num_heads:
         raise ValueError(f"axis {axis} has {features} features, no multiple of {num_heads} heads")
-    head_dim = features // num_heads
-    rotary_dim = head_dim if rotary_dim is None else rotary_dim
+    width = features // num_heads
     within = rotary_permutation(
-        rotary_dim=rotary_dim, source=source, target=target, head_dim=head_dim
+        rotary_dim=rotary_dim or width, source=source, target=target, head_dim=width
     )
-    indices = (np.arange(num_heads)[:, None] * head_dim + within[None, :]).ravel()
+    indices = np.arange(features).reshape(num_heads, width)[:, within].ravel()
     return jnp.take(weight, indices, axis=axis)
 
 
@@ -408,10 +403,7 @@ def rotary_orbit(
     [[1.0, 0.0], [0.5403, 0.8415]]
     """
     encoding = rope(head_dim=dim, base=base, layout="interleaved")
-    if reference is None:
-        return encoding.vectors((), positions)
-    if np.shape(reference) != (dim,):
-        raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
+    reference = np.arange(1, dim + 1) % 2 if reference is None else reference
     return _orbit(encoding.query, reference, positions)
 
 
@@ -494,10 +486,8 @@ def _rotary(
     """The encoding of a `_turn`, with the orbit of a vector of unit pairs as `vectors`."""
     turn = _turn(head_dim, rotary_dim, layout, frequencies, **coordinates)
     reference = np.zeros(head_dim)
-    if layout == "interleaved":
-        reference[:rotary_dim:2] = 1.0
-    else:
-        reference[: rotary_dim // 2] = 1.0
+    step = 2 if layout == "interleaved" else 1
+    reference[: rotary_dim // 2 * step : step] = 1.0
 
     def vectors(params, positions: ArrayLike) -> Array:
         return _orbit(turn, reference, positions)
@@ -523,26 +513,21 @@ def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:
             axis_of[axis : size * len(sections) : len(sections)] = axis
         if np.bincount(axis_of, minlength=len(sections)).tolist() != list(sections):
             raise ValueError(
-                f"sections {tuple(sections)} cannot take turns: only the first may be the largest, "
-                f"as it takes the places that the others, {len(sections)} apart, leave"
+                f"sections {tuple(sections)} cannot take turns: make the first longest"
             )
     return axis_of
 
 
 def _rotary_dim(head_dim: int, fraction: float, scaling: Scaling | None) -> int:
     """Number of entries of a head that rotate."""
-    proportional = isinstance(scaling, ProportionalScaling)
-    if proportional and fraction not in (1.0, scaling.fraction):
-        raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
-    dim = head_dim if proportional else _share(head_dim, fraction)
+    check_plain(fraction=fraction)
+    dim = int(round(head_dim * fraction, 6))  # 30/58 of 58 is not truncated to 29
+    if isinstance(scaling, ProportionalScaling):
+        if fraction not in (1.0, scaling.fraction):
+            raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: omit it")
+        dim = head_dim
     _check_width(head_dim, dim)
     return dim
-
-
-def _share(head_dim: int, fraction: float) -> int:
-    """Number of entries in a fraction of a head; 30/58 of 58 is not truncated to 29."""
-    check_plain(fraction=fraction)
-    return int(round(head_dim * fraction, 6))
 
 
 def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
@@ -553,20 +538,6 @@ def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
             f"a multiple of {per}; change head_dim or fraction"
         )
     check_sizes(dim=rotary_dim)
-
-
-def _check_reach(positions: Array, center: Scalar, reach: Scalar, dtype: jnp.dtype) -> None:
-    """Raise for positions whose factors overflow, unless traced."""
-    if is_traced(positions, center, reach) or not positions.size:
-        return
-    values = np.asarray(positions, np.float64)
-    furthest = values.ravel()[np.argmax(np.abs(values - center))]
-    if abs(furthest - center) > reach:
-        raise ValueError(
-            f"position {furthest:g} is further from center={center:g} than the {reach:,.0f} "
-            f"positions that {dtype} holds factors for: pass center={np.median(values):g} for "
-            "queries and keys alike, or encode them together by attention_logits"
-        )
 
 
 def _half_fraction(head_dim: int) -> float:

@@ -14,7 +14,6 @@ from jaxpe.encodings.base import (
     scaled,
 )
 from jaxpe.encodings.registry import register, short_window
-from jaxpe.encodings.tables import check_tables
 
 
 @register("ssmax", source="Nakanishi (2025)")
@@ -40,7 +39,6 @@ def ssmax(*, num_heads: int, scale: Scalar = 0.43, length: int | None = None) ->
 
     def query(params, q, positions):
         check_heads(q.shape, num_heads)
-        check_tables(params, scale=(num_heads,))
         dtype = compute_dtype(q)
         if length is None:
             i = align_positions(positions, q.shape, after=2).astype(dtype)

@@ -6,13 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe.encodings.analysis.hooks import line_of_positions
-from jaxpe.encodings.attention import attend
+from jaxpe import attend
+from jaxpe.encodings.analysis.properties import RESOLUTION, line_of_positions
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Rows nearer than this share of the largest row count as equal.
-RESOLUTION = 1e-6
 # Training lengths up to which positions must be distinct for "any" length.
 FARTHEST = 64
 # Model for constant sequences (its size does not matter), and number of random weights.

@@ -1,18 +1,75 @@
-"""Terms of generalisation bounds that depend on an encoding: norms, biases and parameters."""
+"""Terms of Li (2025), Tables 2 and 4: norms, biases, parameters and FLOPs, and how they grow."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe.encodings.analysis.hooks import line_of_positions
-from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
+from jaxpe.encodings.analysis.properties import line_of_positions, token_cost
 from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Training lengths at which the growth of a bias is measured.
 BIAS_SCALES = (1, 2, 4, 8)
+SCALES = (1, 2, 4)  # multiples of the width, and divisors of the length, in a fit
+
+
+class PowerLaw(NamedTuple):
+    """A number and the exponents with which it grows, value ∝ dim^a · length^b.
+
+    Attributes:
+        value: value at the requested sizes.
+        dim: exponent in the width of embeddings and heads together, fitted at 1, 2 and 4 times the
+            width; NaN where a value is 0.
+        length: exponent in the training length, fitted at a quarter, a half and all of it.
+    """
+
+    value: float
+    dim: float
+    length: float
+
+
+def power_laws(
+    measure: Callable[[EncodingSizes], Sequence[float | int]], sizes: EncodingSizes
+) -> list[PowerLaw]:
+    """Measured values at some sizes, with their exponents in the width and in the length.
+
+    Raises:
+        ValueError: a length below 4, whose quarter is no length.
+
+    >>> power_laws(lambda at: [at.dim * at.length**2, 0], EncodingSizes(2, 1, 4, 8))
+    [PowerLaw(value=128.0, dim=1.0, length=2.0), PowerLaw(value=0.0, dim=nan, length=nan)]
+    """
+    if sizes.length < SCALES[-1]:
+        raise ValueError(
+            f"length={sizes.length} has no quarter to measure growth from: pass at least "
+            f"{SCALES[-1]}"
+        )
+    wider = [sizes._replace(dim=s * sizes.dim, head_dim=s * sizes.head_dim) for s in SCALES]
+    longer = [sizes._replace(length=sizes.length // s) for s in SCALES]
+    measured = {at: measure(at) for at in dict.fromkeys([*wider, *longer])}
+    return [
+        PowerLaw(
+            float(value),
+            exponent([at.dim for at in wider], [measured[at][i] for at in wider]),
+            exponent([at.length for at in longer], [measured[at][i] for at in longer]),
+        )
+        for i, value in enumerate(measured[sizes])
+    ]
+
+
+def exponent(sizes: Sequence[float | int], values: Sequence[float | int]) -> float:
+    """The slope of log values over log sizes, rounded; NaN where a value is not positive.
+
+    >>> exponent([1, 2, 4], [3.0, 6.0, 12.0])
+    1.0
+    """
+    if not (np.isfinite(values).all() and np.min(values) > 0):
+        return float("nan")
+    slope = np.polyfit(np.log(sizes), np.log(values), 1)[0]
+    return round(float(slope), 6) + 0.0  # no negative zero
 
 
 class GeneralisationTerms(NamedTuple):
@@ -33,7 +90,7 @@ class GeneralisationTerms(NamedTuple):
     parameters: PowerLaw
 
 
-def encoding_generalisation(
+def generalisation_terms(
     entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> GeneralisationTerms:
     """Terms of generalisation bounds: norm of added vectors, size of the bias, parameters.
@@ -47,10 +104,10 @@ def encoding_generalisation(
 
     >>> sinusoidal, alibi = catalogue("sinusoidal", "alibi")
     >>> sizes = EncodingSizes(32, 2, 8, 32)
-    >>> norm = encoding_generalisation(sinusoidal, sizes=sizes).norm
+    >>> norm = generalisation_terms(sinusoidal, sizes=sizes).norm
     >>> round(norm.value, 3), round(norm.dim, 3), abs(round(norm.length, 3))
     (4.0, 0.5, 0.0)
-    >>> found = encoding_generalisation(alibi, sizes=sizes)
+    >>> found = generalisation_terms(alibi, sizes=sizes)
     >>> found.bias, round(found.bias_beyond, 1)
     (1.9375, 1.0)
     """
@@ -93,3 +150,17 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
     biases = largest(encoding.init(jax.random.key(0)), x, queries, keys, ends, line, before)
     biases = np.asarray(biases, float).tolist()
     return biases[0], exponent(BIAS_SCALES, biases)
+
+
+def flops_growth(entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()) -> PowerLaw:
+    """FLOPs of an encoding per token, as in `EncodingProperties`, and their growth.
+
+    >>> legendre, = jaxpe.catalogue("legendre")
+    >>> flops = flops_growth(legendre, sizes=EncodingSizes(64, 2, 8, 64))
+    >>> abs(flops.dim - 1) < 0.1, abs(flops.length) < 0.1
+    (True, True)
+    """
+    (flops,) = power_laws(
+        lambda at: token_cost(entry.first_layer(at), entry.coordinates, at)[:1], sizes
+    )
+    return flops

@@ -1,0 +1,130 @@
+"""Li (2025): what is told apart on constant sequences, and how terms of bounds grow."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from experiments.li2025.expressiveness import FARTHEST, encoding_expressiveness, spread
+from experiments.li2025.growth import exponent, flops_growth, generalisation_terms, power_laws
+from jaxpe import EncodingSizes, catalogue
+from jaxpe.encodings import CatalogueEntry, Encoding
+
+SIZES = EncodingSizes(dim=32, num_heads=2, head_dim=8, length=32)
+ENTRIES = {entry.name: entry for entry in catalogue()}
+
+
+@cache
+def expressiveness(name):
+    return encoding_expressiveness(ENTRIES[name], sizes=SIZES)
+
+
+# Luo et al. (2022) against the proof of Theorem 3 of Yun et al. (2020), of embeddings that can be
+# scaled; Shaw's value term is the one relative encoding that reaches the states without passing a
+# softmax.
+@pytest.mark.parametrize(
+    ("name", "reach"),
+    [("rope", 0), ("alibi", 0), ("shaw", FARTHEST), ("sinusoidal", FARTHEST), ("learned", 1)],
+)
+def test_universal_are_those_that_tell_a_constant_sequence_apart(name, reach):
+    found = expressiveness(name)
+    assert found.reach == reach
+    assert found.universal == (reach >= 1) == found.bidirectional.apart
+    assert found.universal_any == (reach == FARTHEST)
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi"])
+def test_what_acts_on_logits_alone_keeps_a_constant_sequence_constant(name):
+    found = expressiveness(name)
+    assert found.bidirectional.largest < 1e-12
+    assert found.causal.largest < 1e-12
+    assert found.causal_bos.apart
+
+
+def test_without_a_mask_alibi_commutes_with_reversal():
+    """So no norm makes such networks dense among all maps of sequences."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, 9, 2, 4))
+    i = np.arange(9)
+    alibi = jaxpe.alibi(num_heads=2)
+    straight, turned = (
+        jaxpe.attend(alibi, (), *(x[order] for x in (q, k, v)), q_positions=i, k_positions=i)
+        for order in (i, i[::-1])
+    )
+    np.testing.assert_allclose(turned, straight[::-1], atol=1e-14)
+
+
+def test_no_encoding_tells_positions_after_a_bos_by_one_over_their_number():
+    """Under a causal mask position i sees the <bos> as one of i + 1 tokens."""
+    n, (bos, token) = 8, np.random.default_rng(0).standard_normal((2, 3))
+    v = np.concatenate([bos[None], np.repeat(token[None], n - 1, 0)])
+    q, i = np.zeros((n, 1, 3)), np.arange(n)
+    mask = np.tril(np.ones((n, n), bool))
+    out = jaxpe.attend(
+        jaxpe.identity(), (), q, q, v[:, None], q_positions=i, k_positions=i, mask=mask
+    )
+    share = 1 / np.arange(1, n + 1)[:, None]
+    np.testing.assert_allclose(out[:, 0], token + share * (bos - token), atol=1e-14)
+    assert spread(np.asarray(out)[None, :, 0]).apart
+
+
+def test_spread_against_all_pairs():
+    rows = np.random.default_rng(1).standard_normal((2, 7, 3))
+    draws = [
+        np.linalg.norm(draw[:, None] - draw[None], axis=-1) / np.linalg.norm(draw, axis=-1).max()
+        for draw in rows
+    ]
+    off = ~np.eye(7, dtype=bool)
+    found = spread(rows)
+    assert found.largest == pytest.approx(max(d.max() for d in draws))
+    assert found.nearest == pytest.approx(max(d[off].min() for d in draws))
+
+
+@pytest.mark.parametrize("draw", [0, 1, 2])
+def test_a_draw_that_is_nan_is_not_passed_over(draw):
+    rows = np.random.default_rng(1).standard_normal((3, 4, 2))
+    rows[draw, 1] = np.nan
+    found = spread(rows)
+    assert np.isnan(found).all()
+    assert not found.apart
+
+
+def test_norm_of_sinusoids_is_the_root_of_half_the_width():
+    found = generalisation_terms(ENTRIES["sinusoidal"], sizes=SIZES)
+    assert found.norm.value == pytest.approx(np.sqrt(SIZES.dim / 2))
+    assert (found.norm.dim, found.norm.length) == (pytest.approx(0.5), 0.0)
+    assert (found.bias, found.parameters.value) == (0.0, 0.0)
+
+
+def test_bias_of_alibi_is_the_steepest_slope_times_the_length():
+    found = generalisation_terms(ENTRIES["alibi"], sizes=SIZES)
+    slope = jaxpe.encodings.alibi_slopes(SIZES.num_heads).max()
+    assert found.bias == pytest.approx(slope * (SIZES.length - 1))
+    ends = SIZES.length * np.array([1, 2, 4, 8])
+    assert found.bias_beyond == pytest.approx(
+        exponent(ends.tolist(), (slope * (ends - 1)).tolist()), abs=1e-5
+    )
+
+
+def test_flops_of_alibi_are_those_of_pairs():
+    flops = flops_growth(ENTRIES["alibi"], sizes=SIZES)
+    assert (flops.dim, flops.length) == (0.0, pytest.approx(1.0, abs=0.02))
+    assert flops_growth(ENTRIES["legendre"], sizes=SIZES).dim == pytest.approx(1, abs=0.1)
+
+
+def test_a_quarter_of_length_1_is_enough_to_measure_growth():
+    (law,) = power_laws(lambda sizes: [sizes.length**2 * sizes.dim], EncodingSizes(length=4))
+    assert law[1:] == (1.0, 2.0)
+    with pytest.raises(ValueError, match=r"length=3 has no quarter .* pass at least 4"):
+        flops_growth(ENTRIES["alibi"], sizes=EncodingSizes(16, 2, 8, 3))
+
+
+def test_a_query_is_among_its_own_keys():
+    """A bias of 3 on the diagonal and of 1 elsewhere."""
+
+    def bias(params, q, k, i, j):
+        return jnp.where(i[None, :, None] == j[None, None, :], 3.0, 1.0)
+
+    entry = CatalogueEntry("diagonal", "bias", lambda sizes: Encoding(bias=bias))
+    assert generalisation_terms(entry, sizes=EncodingSizes(4, 1, 4, 4)).bias == 3.0
