@@ -155,44 +155,6 @@ def attention_weights(
     return weights if allowed is None else jnp.where(allowed, weights, 0.0)
 
 
-def encoded_weights(
-    encoding: Encoding,
-    params: Params,
-    logits: Float[ArrayLike, "... heads n_q n_k"],
-    mask: ArrayLike | None = None,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    sink: Float[ArrayLike, " heads"] | None = None,
-) -> Float[Array, "... heads n_q n_k"]:
-    """Attention weights: the encoding's own, if it defines `weights`, or `attention_weights`.
-
-    Args:
-        mask: boolean, true where a query may attend; `encoded_mask` adds the encoding's mask.
-        sink: as in `attention_weights`.
-        encoding, params, q_positions, k_positions: as in `attention_logits`.
-
-    Raises:
-        ValueError: a sink, where the encoding's weights are not a softmax.
-
-    >>> logits, i = jnp.zeros((1, 2, 2)), jnp.arange(2)
-    >>> encoded_weights(Encoding(), (), logits, q_positions=i, k_positions=i)[0].tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
-    """
-    check_sink(encoding, sink)
-    weights = encoding.weights(params, logits, mask, q_positions, k_positions)
-    return attention_weights(logits, mask, sink=sink) if weights is None else weights
-
-
-def check_sink(encoding: Encoding, sink: ArrayLike | None) -> None:
-    """Raise for a sink of an encoding whose weights are not a softmax."""
-    if sink is not None and encoding.defines("weights"):
-        raise ValueError(
-            "the encoding's weights are not a softmax, which a sink is part of: pass sink=None, or "
-            "a TransformerConfig without attention_sink"
-        )
-
-
 def attention_output(
     encoding: Encoding,
     params: Params,

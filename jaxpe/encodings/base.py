@@ -27,7 +27,7 @@ def _unchanged(params: Params, x: ArrayLike, positions: ArrayLike, *context: Any
     return jnp.asarray(x)
 
 
-def _no_term(params: Params, *arrays: Any, carry: Any = None) -> None:
+def _no_term(params: Params, *arrays: Any) -> None:
     return None
 
 
@@ -73,8 +73,8 @@ class Encoding(NamedTuple):
     Hooks of pairs may get parts of a row, whose place they know by the positions alone.
 
     An encoding that depends on the hidden states defines `context`. Its hooks `query` and `key`
-    then take the context of their tokens as one more argument; `products`, `bias` and `key_carry`
-    take two, the contexts of queries and keys.
+    then take the context of their tokens as one more argument; `products` and `bias` take two, the
+    contexts of queries and keys.
 
     Attributes:
         init: `key -> params`, () where there are none.
@@ -93,15 +93,8 @@ class Encoding(NamedTuple):
             `key`. None means no bias, as in `jax.nn.dot_product_attention`.
         mask: `(params, q, k, q_positions, k_positions) -> mask`, boolean, true where a query may
             attend, broadcasting to `[..., heads, n_q, n_k]`; or None.
-        weights: `(params, logits, mask, q_positions, k_positions) -> weights`, which replace the
-            softmax over the keys that the mask allows (None: all); or None.
         value: `(params, weights, q_positions, k_positions) -> term`, added to the attention output
             `[..., n_q, heads, head_dim]`, linear in the weights `[..., heads, n_q, n_k]`; or None.
-        key_carry: `(params, q, k, logits, mask, q_positions, k_positions, carry=...) -> carry`, of
-            an encoding that sums over keys from the query back. It takes a block of keys, and gives
-            what the keys before it need: a pytree of floats `[..., heads, n_q, *]`. None, before
-            no key at all, starts it; keys after all queries may not change it. `products`, `bias`
-            and `weights` of such an encoding also take `carry=`, None where the keys are the last.
         vectors: `(params, positions) -> [n, d]`, the points whose distances stress compares; every
             encoding documents its map.
         centered: whether factors of `query` and `key` grow with position but cancel in products.
@@ -109,6 +102,8 @@ class Encoding(NamedTuple):
             their positions, so that the factors do not overflow.
         rotates: whether `key` at i + δ is `key` at i, then at δ, up to a constant amplitude: then
             cached keys move by `rotate_by`.
+        whole_rows: whether `products` or `bias` of a pair depend on other keys, such as those
+            between the two: attention then stores all pairs, and is never in blocks.
 
     >>> halve = Encoding(query=lambda params, q, positions: q / 2)
     >>> halve.query(halve.init(jax.random.key(0)), jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
@@ -125,12 +120,11 @@ class Encoding(NamedTuple):
     products: Callable[..., Array | None] = _no_term
     bias: Callable[..., Array | None] = _no_term
     mask: Callable[[Params, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
-    weights: Callable[..., Array | None] = _no_term
     value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
-    key_carry: Callable[..., Any] = _no_term
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
     centered: bool = False
     rotates: bool = False
+    whole_rows: bool = False
 
     def defines(self, hook: str) -> bool:
         """Whether the encoding defines `hook`."""
@@ -172,12 +166,12 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
     def bound(hook: str) -> Callable[..., Any]:
         contexts = {"query": (q_context,), "key": (k_context,)}.get(hook, (q_context, k_context))
 
-        def call(params, *args, **carry):
-            return getattr(encoding, hook)(params, *args, *contexts, **carry)
+        def call(params, *args):
+            return getattr(encoding, hook)(params, *args, *contexts)
 
         return call
 
-    with_context = ("query", "key", "products", "bias", "key_carry")
+    with_context = ("query", "key", "products", "bias")
     hooks: dict[str, Any] = {hook: bound(hook) for hook in with_context if encoding.defines(hook)}
     return encoding._replace(context=_no_context, **hooks)
 

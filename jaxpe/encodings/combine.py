@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxpe._core.arrays import Scalar
-from jaxpe.encodings.attention_terms import attention_weights, dot_products
+from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -26,7 +26,7 @@ from jaxpe.encodings.base import (
 # Hooks of one array with its positions, and hooks of query and key positions after the given number
 # of arrays.
 _SINGLE = ("embed", "query", "key")
-_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1, "key_carry": 4}
+_PAIRS = {"products": 2, "bias": 2, "mask": 2, "value": 1}
 
 
 class LayerPattern(NamedTuple):
@@ -72,7 +72,7 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
     chains.
 
     Raises:
-        ValueError: several encodings define `products`, or several define `weights`.
+        ValueError: several encodings define `products`.
 
     >>> both = chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=2))
     >>> both.defines("query"), both.defines("bias"), both.defines("embed")
@@ -93,10 +93,9 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
 
 
 def _chained(encodings: Sequence[Encoding]) -> Encoding:
-    for hook in ("products", "weights"):  # two replacements of the softmax cannot be combined
-        several = [i for i, part in enumerate(encodings) if part.defines(hook)]
-        if len(several) > 1:
-            raise ValueError(f"encodings {several} of the chain all define `{hook}`: chain one")
+    several = [i for i, part in enumerate(encodings) if part.defines("products")]
+    if len(several) > 1:
+        raise ValueError(f"encodings {several} of the chain all define `products`: chain one")
 
     def in_order(hook):
         def apply(params, x, positions, *contexts):
@@ -110,11 +109,9 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         count = _PAIRS[hook] + 2  # arguments before the contexts
         combine = operator.and_ if hook == "mask" else operator.add
 
-        def apply(params, *args, carry=None):
-            functions = _part_hooks(encodings, params, hook, args[count:], carry)
+        def apply(params, *args):
+            functions = _part_hooks(encodings, params, hook, args[count:])
             terms = [function(*args[:count]) for function in functions]
-            if hook == "key_carry":
-                return tuple(terms)
             terms = [term for term in terms if term is not None]
             return reduce(combine, terms) if terms else None
 
@@ -132,7 +129,7 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
 
     hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
     hooks |= {name: combined(name) for name in _PAIRS}
-    chained = _combined_encoding(hooks, encodings, by_head=False)
+    chained = _combined_encoding(hooks, encodings)
     several = sum(part.defines("key") for part in encodings) > 1  # which may not commute
     return chained._replace(rotates=chained.rotates and not several)
 
@@ -178,40 +175,29 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
         return apply
 
-    def masks(mask):
-        if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
-            return split(mask, axis=-3)
-        return [mask] * len(heads)
-
-    splits = (split, partial(split, grouped=True), partial(split, axis=-3), masks)
-    arrays_of = {"weights": splits[2:], "value": splits[2:3], "key_carry": splits}
-    lacking = {"products": dot_products, "weights": attention_weights}
-
     def pairs(hook):
         count = _PAIRS[hook]
+        cuts = (split, partial(split, grouped=True)) if count == 2 else (partial(split, axis=-3),)
 
-        def apply(params, *args, carry=None):
-            arrays = zip(arrays_of.get(hook, splits[:2]), args[:count], strict=True)
-            functions = _part_hooks(encodings, params, hook, args[count + 2 :], carry)
+        def apply(params, *args):
+            functions = _part_hooks(encodings, params, hook, args[count + 2 :])
+            arrays = zip(*(cut(x) for cut, x in zip(cuts, args[:count], strict=True)), strict=True)
             pieces = []
-            for f, *parts in zip(functions, *(cut(x) for cut, x in arrays), strict=True):
+            for f, parts in zip(functions, arrays, strict=True):
                 piece = f(*parts, *args[count : count + 2])
-                pieces.append(lacking[hook](*parts) if piece is None and hook in lacking else piece)
-            if hook == "key_carry":
-                return tuple(pieces)
+                lacks = piece is None and hook == "products"
+                pieces.append(dot_products(*parts) if lacks else piece)
             if hook == "value":
                 dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
                 return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
-            shape = args[0].shape[-2:]
-            if hook != "weights":
-                shape = args[0].shape[-3], args[1].shape[-3]
+            shape = args[0].shape[-3], args[1].shape[-3]
             return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
 
         return apply
 
     hooks = {name: single(name) for name in ("query", "key")}
     hooks |= {name: pairs(name) for name in _PAIRS}
-    return _combined_encoding(hooks, encodings, by_head=True)
+    return _combined_encoding(hooks, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -236,11 +222,10 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     """The encoding at positions move(i), in all of its hooks."""
 
     def at_moved(hook, arrays, count):
-        def apply(params, *args, **carry):
+        def apply(params, *args):
             end = arrays + count
             positions = (move(as_positions(i)) for i in args[arrays:end])
-            moved = (*args[:arrays], *positions, *args[end:])
-            return getattr(encoding, hook)(params, *moved, **carry)
+            return getattr(encoding, hook)(params, *args[:arrays], *positions, *args[end:])
 
         return apply
 
@@ -299,32 +284,19 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
 
 
 def _part_hooks(
-    encodings: Sequence[Encoding],
-    params: Params,
-    hook: str,
-    contexts: Sequence[Any],
-    carry: Sequence[Any] | None = None,
+    encodings: Sequence[Encoding], params: Params, hook: str, contexts: Sequence[Any]
 ) -> list[Callable[..., Any]]:
-    """A hook of every part, with its parameters, entries of the contexts, and carry bound."""
+    """A hook of every part, with its parameters and entries of the contexts bound."""
 
     def bound(i: int, part: Encoding, part_params: Params) -> Callable[..., Any]:
         entries = [context[i] for context in contexts] if part.defines("context") else []
-        options = {}
-        if carry is not None and part.defines("key_carry"):
-            options["carry"] = carry[i]
-        return lambda *args: getattr(part, hook)(part_params, *args, *entries, **options)
+        return lambda *args: getattr(part, hook)(part_params, *args, *entries)
 
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
 
-def _combined_encoding(
-    hooks: dict[str, Any], parts: Sequence[Encoding], *, by_head: bool
-) -> Encoding:
-    """The encoding with the hooks that any part defines; parameters and contexts are tuples.
-
-    It has no `key_carry` if some weights need whole rows, not blocks of keys: weights of a part
-    without one, and by head a softmax beside other weights.
-    """
+def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
+    """The encoding with the hooks that any part defines; parameters and contexts are tuples."""
 
     def init(key):
         keys = jax.random.split(key, len(parts))
@@ -339,14 +311,11 @@ def _combined_encoding(
 
     hooks = hooks | {"context": context}
     defined = {n: f for n, f in hooks.items() if any(part.defines(n) for part in parts)}
-    weighing = [part for part in parts if part.defines("weights")]
-    softmax = by_head and 0 < len(weighing) < len(parts)
-    if softmax or not all(part.defines("key_carry") for part in weighing):
-        defined.pop("key_carry", None)
     acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
     turning = [part.rotates for part in parts if part.defines("key")]
     centered, rotates = (bool(flags) and all(flags) for flags in (acting, turning))
-    return Encoding(init=init, centered=centered, rotates=rotates, **defined)
+    whole_rows = any(part.whole_rows for part in parts)
+    return Encoding(init=init, centered=centered, rotates=rotates, whole_rows=whole_rows, **defined)
 
 
 def _boundaries(heads: list[int], available: int) -> list[int]:

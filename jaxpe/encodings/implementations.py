@@ -2,28 +2,21 @@
 
 import math
 from functools import reduce
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.encodings.accelerator_attention import (
-    is_causality,
-    splash_attention,
-    splash_lacks,
-    tokamax_attention,
-)
 from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, split_mask
 from jaxpe.encodings.attention_terms import (
     attention_logits,
     attention_output,
-    check_sink,
+    attention_weights,
     dropout_bits,
     dropout_factors,
-    encoded_weights,
 )
 from jaxpe.encodings.base import (
     Encoding,
@@ -32,13 +25,11 @@ from jaxpe.encodings.base import (
     bind_context,
     check_choice,
     check_sizes,
-    compute_dtype,
     expand_rank,
-    scaled,
 )
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
-Implementation = Literal["dense", "blocks", "xla", "cudnn", "tokamax", "splash"]
+Implementation = Literal["dense", "blocks", "xla", "cudnn"]
 # Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
 # blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
 SMALL, LARGE = 256 * 256, 8192 * 8192
@@ -93,7 +84,6 @@ def encoded_attention(
     block_size: int | None = None,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
-    check_sink(encoding, call.sink)
     bound = bind_context(encoding, q_context, k_context)
     chosen = chosen_implementation(encoding, call, implementation)
     block_size = default_block_size(call.k.shape[-3]) if block_size is None else block_size
@@ -101,13 +91,6 @@ def encoded_attention(
         return dense_attention(bound, params, call)[0]
     if chosen == "blocks":
         return _blocks(encoding, params, call, q_context, k_context, block_size)
-    if chosen == "splash":
-        check_sizes(block_size=block_size)
-        mask = cast(AttentionMask | None, call.mask)  # it lacks other masks
-        q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
-        return splash_attention(
-            q, k, v, mask, scale=call.scale, cap=call.cap, sink=call.sink, block_size=block_size
-        ).astype(call.v.dtype)
     return _fused(bound, params, call, chosen)
 
 
@@ -119,49 +102,34 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
         encoding: an encoding; only its hooks matter.
         call: the arrays and options; None for plain attention of float32.
 
-    >>> lacking("xla", jaxpe.encodings.stick_breaking())
-    'weights other than a softmax'
+    >>> lacking("blocks", jaxpe.cope(head_dim=2, max_positions=4))
+    'whole rows of keys'
     """
-    if implementation == "dense":
-        return None
+    reasons = {}
     if implementation == "blocks":
-        if encoding.defines("weights") and not encoding.defines("key_carry"):
-            return "weights made of whole rows (an encoding without `key_carry`)"
-        return "a traced soft cap" if call is not None and is_traced(call.cap) else None
-    names = {
-        "products": "products other than q·k",
-        "weights": "weights other than a softmax",
-        "value": "a term of values",
-    }
-    if implementation == "splash":
-        names |= {"bias": "a bias", "mask": "a mask that the encoding makes"}
-    reasons = [words for hook, words in names.items() if encoding.defines(hook)]
-    if call is not None:
-        reasons += _lacking_options(implementation, call)
-    return reasons[0] if reasons else None
+        reasons["whole rows of keys"] = encoding.whole_rows
+        reasons["a traced soft cap"] = call is not None and is_traced(call.cap)
+    elif implementation != "dense":
+        reasons["products other than q·k"] = encoding.defines("products")
+        reasons["a term of values"] = encoding.defines("value")
+        if call is not None:
+            reasons |= _lacking_options(implementation, call)
+    return next((words for words, lacks in reasons.items() if lacks), None)
 
 
-def _lacking_options(implementation: str, call: Call) -> list[str]:
-    """Options of a call that a fused implementation cannot compute, in words."""
-    options = {"a soft cap": call.cap, "a sink": call.sink, "dropout": call.bits}
-    served = {"tokamax": ("a soft cap",), "splash": ("a soft cap", "a sink")}
-    lacked = options.keys() - served.get(implementation, ())
-    reasons = [words for words in options if words in lacked and options[words] is not None]
-    if is_traced(call.cap):
-        reasons.append("a traced soft cap")
-    # They compute logits of float64 in float32, and XLA lacks float16 on CPUs.
+def _lacking_options(implementation: str, call: Call) -> dict[str, bool]:
+    """Options of a call that `jax.nn.dot_product_attention` cannot compute."""
+    # It computes logits of float64 in float32, and XLA lacks float16 on CPUs.
     narrow = call.dtype == jnp.float16 and implementation != "cudnn"
-    if call.dtype == jnp.float64 or narrow:
-        reasons.append(f"{call.dtype}")
-    if np.ndim(call.scale):
-        reasons.append("a scale for each head")
-    if call.v.shape[-2] != call.k.shape[-2]:
-        reasons.append("other heads of values than of keys")
-    if implementation == "splash":
-        reasons += [lack for lack in [splash_lacks(call.mask)] if lack is not None]
-    elif call.v.shape[-1] > call.k.shape[-1]:
-        reasons.append("values wider than keys")
-    return reasons
+    return {
+        "a soft cap": call.cap is not None,
+        "a sink": call.sink is not None,
+        "dropout": call.bits is not None,
+        f"{call.dtype}": call.dtype == jnp.float64 or narrow,
+        "a scale for each head": np.ndim(call.scale) > 0,
+        "other heads of values than of keys": call.v.shape[-2] != call.k.shape[-2],
+        "values wider than keys": call.v.shape[-1] > call.k.shape[-1],
+    }
 
 
 def chosen_implementation(
@@ -210,7 +178,7 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
         encoded_keys=True, **call.positions,
     )  # fmt: skip
     mask = encoded_mask(encoding, params, call.q, call.k, call.mask, **call.positions)
-    weights = encoded_weights(encoding, params, logits, mask, sink=call.sink, **call.positions)
+    weights = attention_weights(logits, mask, sink=call.sink)
     dropped = weights
     if call.bits is not None:
         dropped = weights * dropout_factors(*call.bits, call.dropout_rate, weights.dtype)
@@ -219,8 +187,8 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
 
 
 def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) -> Array:
-    """Attention of `jax.nn` or tokamax, with the encoding's bias and mask."""
-    causal = not encoding.defines("mask") and is_causality(call.mask)
+    """Attention of `jax.nn`, with the encoding's bias and mask."""
+    causal = not encoding.defines("mask") and _is_causality(call.mask)
     if causal:  # no array of pairs
         call = call._replace(mask=None)
     q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
@@ -236,15 +204,26 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
     )
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
     with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
-        if implementation == "tokamax":
-            more: Any = {"scale": 1.0, "logits_soft_cap": call.cap, "is_causal": causal}
-            out = tokamax_attention(scaled(q, call.scale), k, v, bias, mask, **more)
-        else:
-            options: Any = {"scale": call.scale, "implementation": implementation}
-            out = jax.nn.dot_product_attention(q, k, v, bias, mask, is_causal=causal, **options)
+        options: Any = {"scale": call.scale, "implementation": implementation}
+        out = jax.nn.dot_product_attention(q, k, v, bias, mask, is_causal=causal, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
     return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
+
+
+def _is_causality(mask: Mask | None) -> bool:
+    """True if a mask is causality alone, of queries and keys that begin with the same token.
+
+    Traced orders give False: a fused kernel fixes causality when it is compiled.
+    """
+    if not isinstance(mask, AttentionMask) or is_traced(mask.q_order, mask.k_order):
+        return False
+    if mask.q_order is None or mask.k_order is None:
+        return False
+    orders = np.asarray(mask.q_order), np.asarray(mask.k_order)
+    counted = all(x.ndim == 1 and x.size and (np.diff(x) == 1).all() for x in orders)
+    same = counted and orders[0][0] == orders[1][0]
+    return bool(same) and mask.k_valid is None and mask.q_segments is None
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
@@ -281,30 +260,15 @@ def _blocks(
         keys = keys._replace(pairs=pairs if of_keys else None)
     if call.bits is not None:
         queries, keys = queries._replace(bits=call.bits[0]), keys._replace(bits=call.bits[1])
-    if encoding.defines("key_carry"):
-        none = jax.tree.map(lambda x: lax.slice_in_dim(x, 0, 0, axis=len(lead)), k_context)
-        bound = bind_context(encoding, q_context, none)
-        logits = jnp.zeros((*lead, q.shape[-2], q.shape[-3], 0), compute_dtype(q))
-        positions = queries.positions, keys.positions[..., :0]
-        carry = bound.key_carry(params, q, k[..., :0, :, :], logits, None, *positions)
-        queries = queries._replace(carry=carry)
     scale = float(call.scale) if isinstance(call.scale, (int, float)) else None
     plan = Plan(
-        encoding, by_position, 1.0 if scale is None else scale, call.cap, call.dropout_rate,
+        encoding, (), by_position, 1.0 if scale is None else scale, call.cap, call.dropout_rate,
         block_size,
     )  # fmt: skip
     factor = jnp.asarray(call.scale) if scale is None else None
     sink = None if call.sink is None else jnp.asarray(call.sink)
     heads = (x.swapaxes(-2, -3) for x in (q, k, v))
-    try:
-        out = _jitted_blocks(plan, params, *heads, queries, keys, scale=factor, sink=sink)
-    except TypeError as error:
-        if "custom_vjp" in str(error):  # JAX says no more than that it has no forward derivative
-            error.add_note(
-                "attention in blocks has no forward-mode derivatives: pass implementation='dense' "
-                "to attend, or attention='dense' to TransformerConfig"
-            )
-        raise
+    out = _jitted_blocks(plan, params, *heads, queries, keys, scale=factor, sink=sink)
     return out.swapaxes(-2, -3)
 
 

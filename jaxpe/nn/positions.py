@@ -120,7 +120,7 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     no_other_order = not below.causal and not any(
         encoding.defines(hook)
         for encoding in (below.encoding, attention.encoding, *below.pattern.encodings)
-        for hook in ("context", "query", "key", "products", "bias", "mask", "weights", "value")
+        for hook in ("context", "query", "key", "products", "bias", "mask", "value")
     )
     vectors, embeddings, tokens, projections = _arrays(model, length)
     dtype = np.dtype(vectors.dtype)

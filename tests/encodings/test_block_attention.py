@@ -15,16 +15,17 @@ from tests.encodings.kinds import ONE_OF_EACH_KIND
 
 N, HEADS, WIDTH = 7, 4, 8
 SIZES = EncodingSizes(dim=8, num_heads=HEADS, head_dim=WIDTH, length=16)
-PAIR_HOOKS = ("products", "bias", "mask", "weights", "value", "key_carry")
+PAIR_HOOKS = ("products", "bias", "mask", "value")
 OF_PAIRS = [
     entry.name
     for entry in catalogue(*ONE_OF_EACH_KIND)
     if any(map(entry.first_layer(SIZES).defines, PAIR_HOOKS))
+    and not entry.first_layer(SIZES).whole_rows
 ]
 INDEX, NONE = np.arange(N), np.zeros(N, int)
 PARTS, WHOLE = np.array([0, 0, 0, 1, 1, 1, 1]), np.ones((2, N), bool)
 PADDED = np.array([[True] * N, [True] * 4 + [False] * 3])
-ROWS = jaxpe.Encoding(weights=lambda params, logits, mask, i, j: jax.nn.softmax(logits))
+WHOLE_ROWS = jaxpe.cope(head_dim=WIDTH, max_positions=4)
 MASKS = {
     "none": (NONE, NONE, WHOLE),
     "causal": (INDEX, NONE, WHOLE),
@@ -51,43 +52,50 @@ def largest_errors(out, wanted):
     return max(map(float, jax.tree.leaves(jax.device_get(errors))))
 
 
-def values_and_gradients(encoding, implementation, positions, mask, arrays, **options):
-    """Outputs, and gradients of a projection of them, by all arrays."""
+def outputs(encoding, implementation, positions, mask, arrays, **options):
+    """Outputs `[..., n, heads, width]`, of (parameters, q, k, v, hidden states, perhaps sinks)."""
+    params, q, k, v, x, *sink = arrays
+    context = None
+    if encoding.defines("context"):
+        context, _ = encoding.context(params, x, positions, Rows())
+    more = {"sink": sink[0]} if sink else {}
+    return attend(
+        encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask,
+        q_context=context, k_context=context, implementation=implementation, block_size=3,
+        **more, **options,
+    )  # fmt: skip
+
+
+def derivatives(function, arrays):
+    """Outputs, gradients of a projection, derivatives along a direction, and of the gradients."""
+    direction = jax.tree.map(lambda x: 0.1 * normal(7, *x.shape).astype(x.dtype), arrays)
 
     def project(arrays):
-        params, q, k, v, x, *sink = arrays
-        context = None
-        if encoding.defines("context"):
-            context, _ = encoding.context(params, x, positions, Rows())
-        more = {"sink": sink[0]} if sink else {}
-        out = attend(
-            encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask,
-            q_context=context, k_context=context, implementation=implementation, block_size=3,
-            **more, **options,
-        )  # fmt: skip
-        return jnp.sum(out * jnp.cos(jnp.arange(out.size)).reshape(out.shape)), out
+        out = function(arrays)
+        return jnp.sum(out * jnp.cos(jnp.arange(out.size)).reshape(out.shape))
 
-    (_, out), gradients = jax.value_and_grad(project, has_aux=True)(arrays)
-    return out, gradients
+    forward = jax.jvp(function, (arrays,), (direction,))
+    return forward, jax.jvp(jax.grad(project), (arrays,), (direction,))
 
 
 @pytest.mark.parametrize("name", ["rope", *OF_PAIRS])
 def test_blocks_equal_dense(name):
-    """With a soft cap, dropout and a sink; encodings of single tokens share the blocks of RoPE."""
+    """With a soft cap, dropout and a sink, also derivatives: forward, reverse and second ones.
+
+    Encodings of single tokens share the blocks of RoPE.
+    """
     encoding = encodings.resolve(name).first_layer(SIZES)
     params = encoding.init(jax.random.key(0))
     params = jax.tree.map(lambda x: x + 0.1 * normal(3, *x.shape).astype(x.dtype), params)
-    groups = 2 if name in ("rope", "alibi", "t5", "cope", "stick_breaking") else HEADS
-    arrays = (params, *qkv(groups=groups), normal(4, 2, N, SIZES.dim))
-    if not encoding.defines("weights"):
-        arrays += (normal(5, HEADS),)
+    groups = 2 if name in ("rope", "alibi", "t5") else HEADS
+    arrays = (params, *qkv(groups=groups), normal(4, 2, N, SIZES.dim), normal(5, HEADS))
     options = {"cap": 3.0, "dropout_rate": 0.25, "dropout_key": jax.random.key(1)}
 
     @jax.jit
     def both(arrays, order, segments, valid):
         mask = AttentionMask(order, order, segments, segments, valid)
         return [
-            values_and_gradients(encoding, name, INDEX, mask, arrays, **options)
+            derivatives(partial(outputs, encoding, name, INDEX, mask, **options), arrays)
             for name in ("blocks", "dense")
         ]
 
@@ -173,28 +181,16 @@ def test_masked_blocks_are_skipped():
         assert np.isnan(out[6:]).all()
 
 
-@pytest.mark.parametrize(
-    "encoding",
-    [
-        jaxpe.per_head([encodings.stick_breaking(), jaxpe.identity()], heads=[2, 2]),
-        chain(jaxpe.cope(head_dim=WIDTH, max_positions=4), ROWS),
-    ],
-)
-def test_weights_of_whole_rows_are_never_made_of_blocks(encoding):
-    """A softmax of some heads, or weights of one's own, beside an encoding that has a carry."""
-    assert lacking("blocks", encoding) is not None
-    stick = jaxpe.per_head([encodings.stick_breaking()] * 2, heads=[2, 2])
-    assert lacking("blocks", stick) is None
-    q, k, v = qkv(lead=())
-    i = np.arange(N)
-    attended = partial(attend, stick, ((), ()), q, k, v, q_positions=i, k_positions=i)
-    options = {"mask": AttentionMask(i, i), "block_size": 3}  # one mask for all heads
-    dense, blocks = (attended(implementation=m, **options) for m in ("dense", "blocks"))
-    np.testing.assert_allclose(blocks, dense, atol=1e-12)
+def test_pairs_that_depend_on_other_keys_are_never_made_of_blocks():
+    both = chain(WHOLE_ROWS, jaxpe.rope(head_dim=WIDTH))
+    for encoding in (WHOLE_ROWS, both, jaxpe.per_head([WHOLE_ROWS, jaxpe.identity()])):
+        assert lacking("blocks", encoding) is not None
+    assert lacking("blocks", jaxpe.rope(head_dim=WIDTH)) is None
 
 
-def test_memory_is_linear():
-    """Temporaries of a compiled gradient."""
+@pytest.mark.parametrize("mode", ["reverse", "forward", "forward over reverse"])
+def test_memory_is_linear(mode):
+    """Temporaries of a compiled derivative."""
 
     def temporaries(n):
         encoding, i = jaxpe.alibi(num_heads=2), np.arange(n)
@@ -204,7 +200,13 @@ def test_memory_is_linear():
         def project(q, k, v):
             return attend(encoding, (), q, k, v, q_positions=i, k_positions=i, **options).sum()
 
-        lowered = jax.jit(jax.grad(project, argnums=(0, 1, 2))).lower(x, x, x)
+        gradient = jax.grad(project, argnums=(0, 1, 2))
+        derivative = {
+            "reverse": gradient,
+            "forward": lambda *x: jax.jvp(project, x, x)[1],
+            "forward over reverse": lambda *x: jax.jvp(gradient, x, x)[1],
+        }[mode]
+        lowered = jax.jit(derivative).lower(x, x, x)
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
     short, long = temporaries(512), temporaries(2048)
@@ -216,22 +218,15 @@ def test_what_cannot_be_computed_is_named():
     i, (q, k, v) = np.arange(N), qkv(lead=())
     attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
     with pytest.raises(ValueError, match="whole rows"):
-        attended(ROWS, (), implementation="blocks")
-    plain = partial(attended, jaxpe.identity(), (), implementation="blocks")
-    with pytest.raises(TypeError) as error:
-        jax.jvp(lambda q: plain(q=q), (q,), (q,))
-    assert "pass implementation='dense'" in "".join(error.value.__notes__)
+        attended(WHOLE_ROWS, WHOLE_ROWS.init(jax.random.key(0)), implementation="blocks")
     with pytest.raises(ValueError, match="less than 1"):
         attended(jaxpe.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
     with pytest.raises(ValueError, match="a soft cap"):
         attended(jaxpe.identity(), (), implementation="xla", cap=2.0)
-    for implementation in ("blocks", "dense"):
-        with pytest.raises(ValueError, match="not a softmax"):
-            attended(
-                encodings.stick_breaking(), (), sink=np.ones(HEADS), implementation=implementation
-            )
     far = int(LARGE**0.5) + 1
     long = jax.ShapeDtypeStruct((far, 1, 2), jnp.float32)
     at = np.arange(far)
     with pytest.raises(ValueError, match="pass implementation='dense'"):
-        jax.eval_shape(lambda x: attend(ROWS, (), x, x, x, q_positions=at, k_positions=at), long)
+        jax.eval_shape(
+            lambda x: attend(WHOLE_ROWS, (), x, x, x, q_positions=at, k_positions=at), long
+        )

@@ -125,7 +125,7 @@ def test_what_else_tells_the_order(encoding, alone):
     assert functions(classifier(encoding), length=N).no_other_order is alone
 
 
-HOOKS = ["context", "query", "key", "products", "bias", "mask", "weights", "value"]
+HOOKS = ["context", "query", "key", "products", "bias", "mask", "value"]
 
 
 @pytest.mark.parametrize("hook", HOOKS)

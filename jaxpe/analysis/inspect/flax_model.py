@@ -266,7 +266,7 @@ def encoding_names(module: Any) -> list[str]:
         "rotary": ("query",),
         "bias": ("bias",),
         "windows of attention": ("mask",),
-        "other attention hooks": ("products", "weights", "value", "context"),
+        "other attention hooks": ("products", "value", "context"),
     }
     return [
         name
@@ -330,7 +330,7 @@ def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
         return without_rotations(context if encoding.defines("embed") else None)
     if context and not has_one_encoding(below):
         return "layers differ in their positions"
-    hooks = ("embed", "bias", "mask", "products", "value", "weights")
+    hooks = ("embed", "bias", "mask", "products", "value")
     others = any(encoding.defines(hook) for hook in hooks)
     return scaling_reason(context, rope, below.config.head_width, others=others)
 

@@ -16,7 +16,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import encoded_mask
-from jaxpe.encodings.attention_terms import attention_logits, encoded_weights
+from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
@@ -219,12 +219,10 @@ class _Layer(NamedTuple):
 def _masked_logits(
     encoding: Encoding, params: Any, q: Array, k: Array, *positions: ArrayLike
 ) -> Array:
-    """Logits of queries and keys, lower where masked; weights where these are no softmax."""
+    """Logits of queries and keys, lower where masked."""
     pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
     logits = attention_logits(encoding, params, q, k, **pair_positions)
     mask = encoded_mask(encoding, params, q, k, **pair_positions)
-    if encoding.defines("weights"):
-        return encoded_weights(encoding, params, logits, mask, **pair_positions)
     return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
 
 
@@ -260,7 +258,7 @@ def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[st
     changed = {
         "queries": encoding.defines("query") or through[0],
         "keys": encoding.defines("key") or through[1],
-        "weights": encoding.defines("weights") or encoding.defines("value"),
+        "weights": encoding.defines("value"),
     }
     return [name for name, yes in changed.items() if yes]
 
@@ -339,7 +337,7 @@ def hooks_program(
         bound, pair = encoding_at(encoding, p, x, i), (q, k, i, i)
         arguments = {"embed": (x, i), "query": (q, i), "key": (k, i)}
         arguments |= {"products": pair, "bias": pair, "mask": pair}
-        arguments |= {"weights": (w, None, i, i), "value": (w, i, i)}
+        arguments["value"] = (w, i, i)
         used = {name: args for name, args in arguments.items() if encoding.defines(name)}
         return {name: getattr(bound, name)(p, *args) for name, args in used.items()}
 

@@ -337,29 +337,18 @@ def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding
         shape = (max_positions, head_dim)
         return {"table": stddev * jax.random.normal(key, shape, jnp.result_type(float))}
 
-    def gates(q, k, q_positions, k_positions):
-        """Amounts that keys count, and which keys count at all."""
-        logits = dot_products(q, k)
-        past = position_offsets(q, k, q_positions, k_positions) <= 0
-        return jnp.where(past, jax.nn.sigmoid(logits * head_dim**-0.5), 0.0), past
-
-    def bias(params, q, k, q_positions, k_positions, carry=None):
+    def bias(params, q, k, q_positions, k_positions):
         check_head_dim(q.shape, head_dim)
         check_tables(params, table=(max_positions, head_dim))
-        amounts, past = gates(q, k, q_positions, k_positions)
-        count = sums_to_the_end(amounts)
-        if carry is not None:
-            count = count + carry[..., None]
+        past = position_offsets(q, k, q_positions, k_positions) <= 0
+        gates = jnp.where(past, jax.nn.sigmoid(dot_products(q, k) * head_dim**-0.5), 0.0)
+        count = sums_to_the_end(gates)
         dtype = compute_dtype(q)
         table = params["table"].astype(dtype)
         scores = jnp.einsum("...qhd,pd->...hqp", q.astype(dtype), table)
         return jnp.where(past, interpolate(scores, count), 0.0)
 
-    def key_carry(params, q, k, logits, mask, q_positions, k_positions, carry=None):
-        total = jnp.sum(gates(q, k, q_positions, k_positions)[0], axis=-1)
-        return total if carry is None else total + carry
-
-    return Encoding(init=init, bias=bias, key_carry=key_carry)
+    return Encoding(init=init, bias=bias, whole_rows=True)
 
 
 def interpolate(scores: Array, indices: Array) -> Array:

@@ -8,7 +8,6 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike, Scalar
-from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -17,7 +16,6 @@ from jaxpe.encodings.base import (
     check_head_dim,
     check_heads,
     check_hidden_states,
-    check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -210,20 +208,14 @@ def path_attention(
             beta = jnp.where(jnp.asarray(rows.valid)[..., None], beta, 0)
         return {"w": w, "beta": beta, "index": index}, (carry, last)
 
-    def products(params, q, k, q_positions, k_positions, q_context, k_context, carry=None):
+    def products(params, q, k, q_positions, k_positions, q_context, k_context):
         check_heads(q.shape, num_heads, head_dim)
         check_context(q_context["w"], q, after=2)
         check_context(k_context["w"], k, after=2)
         k = repeat_heads(k, num_heads)
-        return path_products(q, k, q_context, k_context, chunk=chunk, turned=carry)
+        return path_products(q, k, q_context, k_context, chunk=chunk)
 
-    def key_carry(
-        params, q, k, logits, mask, q_positions, k_positions, q_context, k_context, carry=None
-    ):
-        k = repeat_heads(k, num_heads)
-        return _path_scan(q, k, q_context, k_context, chunk=chunk, turned=carry)[0]
-
-    return Encoding(init=init, context=context, products=products, key_carry=key_carry)
+    return Encoding(init=init, context=context, products=products, whole_rows=True)
 
 
 def path_products(
@@ -233,7 +225,6 @@ def path_products(
     k_context: dict[str, ArrayLike],
     *,
     chunk: int = 64,
-    turned: ArrayLike | None = None,
 ) -> Array:
     """Products q_iᵀ H_i ⋯ H_{j+1} k_j of `path_attention`, `[..., heads, n_q, n_k]`.
 
@@ -242,18 +233,11 @@ def path_products(
         q_context, k_context: contexts of `path_attention`: `w` `[..., n, heads, head_dim]`, `beta`
             `[..., n, heads]` and `index` `[..., n]`, the index of each token in its row.
         chunk: keys processed at once; all of them is the naive form.
-        turned: queries `[..., heads, n_q, head_dim]`, multiplied by the H of later keys; q when
-            these keys are the last.
 
     >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
     >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
     [[1.0, 1.0], [0.5, 1.0]]
     """
-    return _path_scan(q, k, q_context, k_context, chunk=chunk, turned=turned)[1]
-
-
-def _path_scan(q, k, q_context, k_context, *, chunk, turned) -> tuple[Array, Array]:
-    """Queries multiplied by the H of all keys, `[..., heads, n_q, head_dim]`, and products."""
     q, k = jnp.asarray(q), jnp.asarray(k)
     dtype, n = compute_dtype(q), k.shape[-3]
     chunk = max(1, min(chunk, n))
@@ -292,10 +276,10 @@ def _path_scan(q, k, q_context, k_context, *, chunk, turned) -> tuple[Array, Arr
         block = plain - mixed @ (across * expand_rank(strict, across.ndim))
         return turned - mixed @ w, block
 
-    start = jnp.moveaxis(q.astype(dtype), -2, -3) if turned is None else turned
-    turned, blocks = lax.scan(step, start, pieces, reverse=True)
+    start = jnp.moveaxis(q.astype(dtype), -2, -3)
+    _, blocks = lax.scan(step, start, pieces, reverse=True)
     blocks = jnp.moveaxis(blocks, 0, -2)  # [..., heads, n_q, chunks, chunk]
-    return turned, blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
+    return blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
 
 
 def inverse_of_unit_lower(lower: Array) -> Array:
@@ -324,6 +308,60 @@ def inverse_of_unit_lower(lower: Array) -> Array:
         inverse = jnp.concatenate([upper, jnp.concatenate([corner, B], axis=-1)], axis=-2)
         half *= 2
     return inverse[..., 0, :n, :n]
+
+
+@register("selective_rope", source="Movahedi et al. (2025)")
+def selective_rope(
+    *, dim: int, num_heads: int, head_dim: int, base: Scalar = 500_000.0, conv_width: int = 4
+) -> Encoding:
+    """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
+
+    Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
+    of its own channel, τ_k = base^(−2k/head_dim). Steps of 1 everywhere are RoPE. Pairs are (k, k +
+    head_dim/2). It works for encoders and decoders: logits depend on the difference of two running
+    sums.
+
+    The authors' module differs by default. It normalises x in slices, one a head; it has a gate;
+    its W has rank 16.
+
+    Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
+    head_dim/2]`.
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: key heads; query heads that share a key turn alike.
+        head_dim: width of a head, even.
+        base: θ of τ.
+        conv_width: tokens that the convolution sees.
+
+    >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
+    >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
+    ...                         jaxpe.encodings.Rows())
+    >>> c.shape
+    (3, 1, 1)
+    """
+    check_sizes(dim=dim, num_heads=num_heads, conv_width=conv_width)
+    check_even(head_dim=head_dim)
+    half = head_dim // 2
+    shapes = {"projection": (dim, num_heads, half), "conv": (conv_width, num_heads, half)}
+
+    def init(key):
+        stddevs = {"projection": 1.0, "conv": conv_width**-0.5}
+        return normal_params(key, **{name: (stddevs[name], shapes[name]) for name in shapes})
+
+    def context(params, x, positions, rows):
+        x = jnp.asarray(x)
+        check_tables(params, **shapes)
+        check_hidden_states(x, dim)
+        wide = x.astype(compute_dtype(x))
+        unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
+        projection, kernel = (params[name].astype(wide.dtype) for name in shapes)
+        steps = jnp.einsum("...d,dhe->...he", unit, projection)
+        steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
+        sums, last = running_sum(steps, rows.part(1), after=2)
+        return sums, (window, last)
+
+    return _summed_rotation(init, context, head_dim, base ** (-2 * np.arange(half) / head_dim))
 
 
 @register("carope", source="Veisi et al. (2025)")
@@ -367,58 +405,19 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
         steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
         return running_sum(steps, rows, after=2)
 
+    return _summed_rotation(init, context, head_dim, np.ones(half))
+
+
+def _summed_rotation(init, context, head_dim: int, scale: ArrayLike) -> Encoding:
+    """The encoding that turns pairs by running sums `[..., n, heads, half]` times a scale."""
+
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
         check_context(sums, x, after=2)
-        angles = repeat_heads(sums, x.shape[-2])
+        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim, sums.dtype)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
     return Encoding(init=init, context=context, query=turn, key=turn)
-
-
-@register("tapa", source="Wang et al. (2025)")
-def tapa(*, head_dim: int, amplitude_share: float = 0.5, alpha: Scalar = 0.1) -> Encoding:
-    """Token-aware phase attention: cos of a phase that the tokens choose (Wang et al. 2025).
-
-    Each head is cut into q = (q_A, q_P), of θd and (1 − θ)d entries. The logit of keys at distance
-    D = |i − j| is q_A·k_A/√(θd) · cos(2π D^α q_P·k_P/√((1 − θ)d)), Eq. (12). So distance alone has
-    no effect: it turns with the product of the phases. The mean over random tokens decays, and
-    their variance does not (Theorems 3.2 and 3.3). It has no parameters, works in both directions,
-    and costs n²·head_dim for the two products.
-
-    Args:
-        head_dim: width of a head, d.
-        amplitude_share: θ; 0.5 in the paper.
-        alpha: α, positive; 0.1 in the paper.
-
-    Raises:
-        ValueError: a share that leaves a part empty, or an α that is not positive.
-
-    >>> x, i = jnp.ones((3, 1, 2)), jnp.arange(3)
-    >>> encoding = tapa(head_dim=2)
-    >>> where = {"q_positions": i, "k_positions": i}
-    >>> jaxpe.attention_logits(encoding, (), x, x / 4, **where)[0, 0].round(4).tolist()
-    [0.25, 0.0, -0.0281]
-    """
-    check_sizes(head_dim=head_dim)
-    check_positive(alpha=alpha)
-    width = round(amplitude_share * head_dim)
-    if not 1 <= width < head_dim:
-        raise ValueError(
-            f"amplitude_share={amplitude_share} of head_dim={head_dim} leaves a part empty: pass a "
-            "share between 0 and 1"
-        )
-
-    def products(params, q, k, q_positions, k_positions):
-        check_head_dim(q.shape, head_dim)
-        amplitude = dot_products(q[..., :width], k[..., :width]) * (head_dim / width) ** 0.5
-        phase = dot_products(q[..., width:], k[..., width:]) * (head_dim - width) ** -0.5
-        distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(phase.dtype)
-        # The slope of D^α is infinite at 0, and NaN times the zero of where.
-        power = jnp.where(distance > 0, jnp.where(distance > 0, distance, 1) ** alpha, 0)
-        return amplitude * jnp.cos(2 * np.pi * expand_rank(power, phase.ndim) * phase)
-
-    return Encoding(products=products)
 
 
 def _affine_gates(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
