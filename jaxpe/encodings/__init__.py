@@ -46,7 +46,6 @@ from jaxpe.encodings.families.data_dependent import (
     fox,
     grape_additive,
     path_attention,
-    selective_rope,
 )
 from jaxpe.encodings.families.disentangled import dape, deberta, inkling
 from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
@@ -116,7 +115,7 @@ __all__ = [
     "path_attention", "per_head", "pope", "position_offsets", "position_temperature",
     "power_positions", "random_fixed", "random_vectors", "register", "rerope", "rescaled",
     "resolve", "rope", "rope_frequencies", "rope_from_hf", "rotary_orbit",
-    "rotary_permutation", "rotate_by", "scale_positions", "selective_rope", "self_extend", "shaw", "sinusoidal",
+    "rotary_permutation", "rotate_by", "scale_positions", "self_extend", "shaw", "sinusoidal",
     "sinusoidal_vectors", "sliding_window", "smollm3", "spherical_harmonic_vectors",
     "spherical_harmonics", "ssmax", "t5", "t5_buckets",
     "transformer_xl", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
