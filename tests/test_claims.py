@@ -19,6 +19,8 @@ PAPERS = claims.folders()
 CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
+    "expressiveness",
+    "growth",
     "lipschitz",
     "log_position_corpora",
     "mutants",
