@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from jaxpe.encodings.analysis.power_law import exponent
 
 import jaxpe
+from experiments.li2025.growth import exponent
 from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
 from jaxpe.data.tokens.vocabulary import refuse_undivided
 from jaxpe.encodings.scalings import check_scaling

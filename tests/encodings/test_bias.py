@@ -387,7 +387,7 @@ def test_cope_is_causal_and_differentiable_in_everything():
             lambda: inspect.unwrap(alibi)(num_heads=3, slopes=np.ones(2)),
             r"\(2,\).* shape \(3,\)",
         ),
-        (lambda: alibi(num_heads=2, slopes=-1.0), "slopes must be at least 0, not -1.0"),
+        (lambda: alibi(num_heads=2, slopes=-1.0), "slopes must be at least 0, not"),
         (
             lambda: alibi(num_heads=2, slopes=np.array([1.0, 0.0]), learnable=True),
             "slopes must be positive to be learned",

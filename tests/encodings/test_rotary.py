@@ -204,14 +204,12 @@ def test_xpos_of_far_offsets_is_zero():
 
 
 @pytest.mark.parametrize(("dtype", "place"), [(np.float32, 40_000), (np.float16, 5_000)])
-def test_xpos_refuses_what_its_factors_do_not_fit(dtype, place):
+def test_xpos_is_nan_where_its_factors_do_not_fit(dtype, place):
     q, encoding = jnp.ones((2, 1, DIM), dtype), xpos(head_dim=DIM)
     for hook in (encoding.query, encoding.key):
-        with pytest.raises(ValueError, match=f"position {place} .* center=0"):
-            hook((), q, np.array([0, place]))
-        traced = np.asarray(jax.jit(lambda i, hook=hook: hook((), q, i))(np.array([0, place])))
-        assert np.isfinite(traced[0]).all()
-        assert np.isnan(traced[1]).all()
+        turned = np.asarray(hook((), q, np.array([0, place])))
+        assert np.isfinite(turned[0]).all()
+        assert np.isnan(turned[1]).all()
 
 
 @pytest.mark.parametrize(
@@ -693,7 +691,7 @@ def test_partial_multimodal_rotation_is_that_of_its_front():
         (lambda: rope(head_dim=8, fraction=1.5), "12 of 8 entries would turn"),
         (
             lambda: rope(head_dim=8, fraction=0.5, scaling=ProportionalScaling()),
-            "fraction=0.5 beside .* which has its own: leave it out",
+            "fraction=0.5 beside .* which has its own: omit it",
         ),
         (lambda: xpos(head_dim=8, gamma=0.0), "gamma must be positive, not 0.0"),
         (lambda: axial_rope(head_dim=10), "10 of 10 entries .* multiple of 4"),

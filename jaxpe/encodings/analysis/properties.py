@@ -335,9 +335,10 @@ def hooks_program(
 
     def program(p, i, x, q, k, w):
         bound, pair = encoding_at(encoding, p, x, i), (q, k, i, i)
-        arguments = {"embed": (x, i), "query": (q, i), "key": (k, i)}
-        arguments |= {"products": pair, "bias": pair, "mask": pair}
-        arguments["value"] = (w, i, i)
+        arguments = {
+            **{"embed": (x, i), "query": (q, i), "key": (k, i), "value": (w, i, i)},
+            **dict.fromkeys(("products", "bias", "mask"), pair),
+        }
         used = {name: args for name, args in arguments.items() if encoding.defines(name)}
         return {name: getattr(bound, name)(p, *args) for name, args in used.items()}
 

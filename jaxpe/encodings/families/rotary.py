@@ -183,7 +183,7 @@ def xpos(
             reach = np.log(float(jnp.finfo(input_dtype).max)) / abs(rate).max()
             away = positions.astype(dtype) - center
             # NaN rather than inf or 0, which would give wrong products.
-            away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
+            away = jnp.where(jnp.abs(away) <= jnp.asarray(reach, dtype), away, jnp.nan)
             return jnp.exp(away[..., None] * expand_rank(sign * rate, away.ndim + 1, dtype))
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
