@@ -41,10 +41,9 @@ _WORDS = {
     "fox": r"[Ff]orgetting_?(Attention|[Tt]ransformer|attention)",
     "cable": r"\bCABLE\b|cable_",
     "path": r"PaTH|path_attention",
+    "selective_rope": r"[Ss]elective_?[Rr]o(pe|PE)",
     "directional_rope": r"\bDRoPE\b|[Dd]irectional_?[Rr]o(pe|PE)",
     "carope": r"CARoPE|\bcarope",
-    "tapa": r"\bTAPA\b|TokenAwarePhase",
-    "stick_breaking": r"[Ss]tick_?-?[Bb]reaking",
 }
 
 RULES = {

@@ -3,7 +3,7 @@
 Run `python -m experiments.benchmarks.layers [--rounds N] [--quick] [--save]`. The layer is
 projections, `jaxpe.attend` and its output; timed are its forward pass, and forward and backward
 together (gradients of parameters, projections and input). Memory is what the compiled program
-allocates besides arguments and results. PaTH and stick-breaking run beside their naive forms, too:
+allocates besides arguments and results. PaTH runs beside its naive forms, too:
 one token after the other.
 """
 
@@ -101,24 +101,6 @@ def path_by_chunk(chunk: int, q: Array, k: Array, w: Array, beta: Array) -> Arra
     return path_products(q, k, own, own, chunk=chunk)
 
 
-def sticks_by_token(z: Array) -> Array:
-    """Weights of stick-breaking `[heads, n, n]`: keys are passed from the last to the first."""
-    share = jax.nn.sigmoid(jnp.where(jnp.tri(z.shape[-1], k=-1, dtype=bool), z, -jnp.inf))
-
-    def step(left: Array, taken: Array) -> tuple[Array, Array]:
-        return left * (1 - taken), left * taken
-
-    _, columns = jax.lax.scan(
-        step, jnp.ones_like(z[..., 0]), jnp.moveaxis(share, -1, 0), reverse=True
-    )
-    return jnp.moveaxis(columns, 0, -1)
-
-
-def sticks(z: Array) -> Array:
-    i = jnp.arange(z.shape[-1])
-    return jnp.asarray(jaxpe.encodings.stick_breaking().weights((), z, None, i, i))
-
-
 def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
     """Forward and backward of each form over that of the library's; they are equal first."""
     rng = np.random.default_rng(4)
@@ -126,7 +108,6 @@ def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
     q, k, w = (jnp.asarray(rng.standard_normal((n, heads, width)), jnp.float32) for _ in range(3))
     w = w / jnp.linalg.norm(w, axis=-1, keepdims=True)
     beta = jnp.asarray(2 * rng.random((n, heads)), jnp.float32)
-    z = jnp.asarray(rng.standard_normal((heads, n, n)), jnp.float32)
     below, found = jnp.tri(n), {}
     for title, args, forms in (
         ("path", (q, k, w, beta), {
@@ -134,7 +115,6 @@ def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
             "all keys at once": partial(path_by_chunk, n),
             "token by token": path_by_token,
         }),
-        ("stick_breaking", (z,), {"jaxpe": sticks, "token by token": sticks_by_token}),
     ):  # fmt: skip
         expected = np.asarray(forms["jaxpe"](*args) * below)
         runs, memory = {}, {}

@@ -47,11 +47,11 @@ QUICK: dict[str, Any] = {"most": 20, "window": 5, "tail": 6}
 GROUPS = {
     "before 2024": ("none", "rope", "alibi"),
     "look at tokens": (
-        "fox", "cable", "grape_a", "path", "inkling", "dape",
+        "fox", "cable", "grape_a", "path", "selective_rope", "inkling", "dape",
     ),
     "turn otherwise": ("pope", "fope", "grape_m"),
     "add to logits": ("deberta",),
-    "change the softmax": ("ssmax", "rope_ssmax", "stick_breaking"),
+    "change the softmax": ("ssmax", "rope_ssmax"),
     "by layer or window": (
         "rope_then_none", "window_then_rope", "chunks_then_none", "sliding_window",
     ),

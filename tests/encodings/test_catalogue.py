@@ -415,8 +415,8 @@ EXPECTED = {
     "cable": ("relative", ("bias", "kernel"), "told apart"),
     "grape_a": ("relative", ("gate", "rate", "keys"), "told apart"),
     "grape_m": ("relative", ("log_frequencies", "queries", "keys"), "told apart"),
+    "selective_rope": ("relative", ("conv", "projection", "queries", "keys"), "told apart"),
     "carope": ("relative", ("kernel", "queries", "keys"), "told apart"),
-    "tapa": ("relative", ("queries", "keys"), "told apart"),
     "path": (
         "relative",
         ("bias", "conv", "down", "kernel", "up", "queries", "keys"),
@@ -429,7 +429,6 @@ EXPECTED = {
     "ministral_scaling": ("absolute", ("queries",), "constant"),
     "sliding_window": ("relative", (), "constant"),
     "attention_chunks": ("absolute", (), "constant"),
-    "stick_breaking": ("relative", ("weights",), "constant"),
     "smollm3": ("relative", ("queries", "keys"), "told apart"),
     "llama4": ("absolute", ("queries", "keys"), "constant"),
     "gemma3": ("relative", ("queries", "keys"), "constant"),

@@ -40,8 +40,6 @@ LIMITS = [
     ),
     (partial(jaxpe.alibi, **HEADS), {"slopes": 0.0}, {"slopes": -1e-9}),
     (partial(jaxpe.alibi, learnable=True, **HEADS), {"slopes": 1e-9}, {"slopes": 0.0}),
-    (partial(encodings.tapa, head_dim=4), {"amplitude_share": 0.75}, {"amplitude_share": 0.9}),
-    (partial(encodings.tapa, head_dim=4), {"amplitude_share": 0.25}, {"amplitude_share": 0.1}),
     (encodings.position_temperature, {"scale": 0.0}, {"scale": -1e-9}),
     (partial(jaxpe.low_rank, length=5, dim=3), {"rank": 3}, {"rank": 4}),
     (partial(jaxpe.from_matrix, np.ones((2, 3))), {"dim": 3}, {"dim": 2}),

@@ -103,6 +103,18 @@ def path_loop(params, x):
     return found / WIDTH**0.5
 
 
+def selective_loop(params, x):
+    steps = np.einsum(
+        "nd,dhe->nhe", x / np.linalg.norm(x, axis=1, keepdims=True), params["projection"]
+    )
+    padded = np.concatenate([np.zeros((3, *steps.shape[1:])), steps])
+    conv = sum(params["conv"][t] * padded[t : t + N] for t in range(4))
+    angles = np.cumsum(conv, axis=0) * 500_000.0 ** (-2 * np.arange(WIDTH // 2) / WIDTH)
+    turn = np.exp(1j * angles)
+    q, k = ((y[..., :2] + 1j * y[..., 2:]) * turn for y in (Q, K))
+    return np.einsum("ihd,jhd->hij", q, k.conj()).real / WIDTH**0.5
+
+
 def carope_loop(params, x):
     steps = 1 / (softplus(x @ params["kernel"]) + 1)
     turn = np.zeros((N, HEADS, WIDTH // 2), complex)
@@ -110,16 +122,6 @@ def carope_loop(params, x):
         turn[i, h, k] = np.exp(1j * sum(steps[t, h] ** k for t in range(i + 1)))
     q, k = ((y[..., :2] + 1j * y[..., 2:]) * turn for y in (Q, K))
     return np.einsum("ihd,jhd->hij", q, k.conj()).real / WIDTH**0.5
-
-
-def tapa_loop(params, x):
-    """Eq. (12), with θ = 1/4 and α = 0.1."""
-    logits = np.zeros((HEADS, N, N))
-    for h, i, j in np.ndindex(HEADS, N, N):
-        amplitude = Q[i, h, 0] * K[j, h, 0]
-        phase = Q[i, h, 1:] @ K[j, h, 1:] / 3**0.5
-        logits[h, i, j] = amplitude * np.cos(2 * np.pi * abs(i - j) ** 0.1 * phase)
-    return logits
 
 
 def grape_additive_loop(params, x):
@@ -167,8 +169,8 @@ LOOPS = {
     "fox": fox_loop,
     "cable": lambda params, x: fox_loop(params, x, sign=-1),
     "path": path_loop,
+    "selective_rope": selective_loop,
     "carope": carope_loop,
-    "tapa": tapa_loop,
     "grape_a": grape_additive_loop,
     "grape_m": grape_multiplicative_loop,
     "pope": pope_loop,
@@ -182,37 +184,13 @@ LOOPS = {
 @pytest.mark.parametrize("name", LOOPS)
 def test_logits_are_those_of_the_published_formula(name):
     (entry,) = catalogue(name)
-    uneven = {"tapa": encodings.tapa(head_dim=WIDTH, amplitude_share=0.25)}
-    encoding = uneven.get(name) or entry.make(SIZES)
+    encoding = entry.make(SIZES)
     params = made(encoding)
     np.testing.assert_allclose(logits(encoding, params), LOOPS[name](params, X), atol=1e-10)
     narrow = jax.tree.map(np.float32, (params, X, Q, K))
     found = logits(encoding, *narrow)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, LOOPS[name](params, X), atol=1e-5)
-
-
-def test_stick_breaking_breaks_a_stick():
-    z, mask = np.asarray(logits(identity(), ())), np.tril(np.ones((N, N), bool))
-    mask[:, 2] = False  # a token of padding takes nothing
-    expected = np.zeros_like(z)
-    for h, i in np.ndindex(HEADS, N):
-        rest = 1.0
-        for j in range(i - 1, -1, -1):
-            if j != 2:
-                expected[h, i, j] = rest * sigmoid(z[h, i, j])
-                rest *= 1 - sigmoid(z[h, i, j])
-
-    @jax.jit
-    def weigh(z):
-        return encodings.stick_breaking().weights((), z, jnp.asarray(mask), I, I)
-
-    weights = np.asarray(weigh(z))
-    np.testing.assert_allclose(weights, expected, atol=1e-12)
-    assert np.all(np.sum(weights, axis=-1) <= 1)
-    assert not np.any(weights[:, 0])
-    slope = jax.jit(jax.grad(lambda z: jnp.sum(weigh(z) ** 2)))
-    assert np.all(np.isfinite(slope(np.where(mask, z, -np.inf))))
 
 
 # What each is in a limit.
@@ -234,6 +212,16 @@ def test_limits():
     path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
     still = made(path) | {"bias": np.full(HEADS, -800.0)}  # β = 0
     np.testing.assert_allclose(logits(path, still), PLAIN, atol=1e-12)
+
+    selective = encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH, conv_width=1)
+    direction = X[0] / np.linalg.norm(X[0])
+    steps = {
+        "projection": np.broadcast_to(direction[:, None, None], (DIM, HEADS, WIDTH // 2)),
+        "conv": np.ones((1, HEADS, WIDTH // 2)),
+    }
+    same = np.broadcast_to(X[:1], X.shape)
+    rope = jaxpe.rope(head_dim=WIDTH, base=500_000.0)
+    np.testing.assert_allclose(logits(selective, steps, x=same), logits(rope, ()), atol=1e-9)
 
     plain_rope = logits(jaxpe.rope(head_dim=WIDTH), ())
     learned = encodings.grape_multiplicative(head_dim=WIDTH)
@@ -362,7 +350,7 @@ LAYERED = {
     "fox": FOX,
     "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
     "carope": encodings.carope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
-    "ssmax_of_stick_breaking": chain(encodings.ssmax(num_heads=HEADS), encodings.stick_breaking()),
+    "selective_rope": encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "fox_on_one_head_in_a_window": chain(
         per_head([encodings.fox(dim=DIM, num_heads=1), ROPE], heads=[1, 1]),
         encodings.sliding_window(size=3),
@@ -517,8 +505,9 @@ def test_refused():
         bound = bind_context(encoding, context, context)
         with pytest.raises(ValueError, match="the context of their own"):
             jaxpe.attention_logits(bound, params, Q, K, q_positions=I, k_positions=I)
-    with pytest.raises(ValueError, match="all define `weights`"):
-        chain(encodings.stick_breaking(), encodings.stick_breaking())
+    path = LAYERED["path"]
+    with pytest.raises(ValueError, match="all define `products`"):
+        chain(path, path)
     with pytest.raises(ValueError, match="inner products"):
         encodings.encoding_distances(fox, params, I, num_heads=HEADS, head_dim=WIDTH)
     for other in (FOX, LAYERED["pattern_of_two_with_one_left_over"]):

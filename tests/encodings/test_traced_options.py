@@ -145,7 +145,7 @@ OPTIONS: dict[str, Option] = {
         learnable=True,
     ),
     **of("pope", {"base": 100.0}, **HEAD_SIZES),
-    **of("tapa", {"alpha": 0.3}, head_dim=HEAD_DIM),
+    **of("selective_rope", {"base": 100.0}, dim=DIM, **HEAD_SIZES),
     **of("alibi", {"slopes": TWO}, num_heads=HEADS),
     **of("t5", {"stddev": 0.5}, num_heads=HEADS),
     **of("fire", {"threshold": 6.0, "c": 0.1}, num_heads=HEADS),

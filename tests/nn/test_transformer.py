@@ -486,12 +486,6 @@ def test_values_of_another_width_are_refused():
         apply(params, some_ids(N))
 
 
-def test_a_sink_beside_weights_that_are_no_softmax_is_refused():
-    apply, params = encoder(encoding_for("stick_breaking"), attention_sink=True, num_layers=1)
-    with pytest.raises(ValueError, match="a TransformerConfig without attention_sink"):
-        apply(params, some_ids(N))
-
-
 def test_bad_calls_are_refused():
     apply, params = decoder()
     cache = empty_cache(slots=4, batch=1)

@@ -1,4 +1,4 @@
-"""PaTH, forgetting and stick-breaking attention against fla-core: see `make_fla.py`."""
+"""PaTH and forgetting attention against fla-core: see `make_fla.py`."""
 
 from pathlib import Path
 
@@ -36,8 +36,3 @@ def test_path(chunk):
     context = {"w": PEER["w"], "beta": PEER["beta"], "index": place}
     path = encodings.path_attention(dim=3, num_heads=HEADS, head_dim=WIDTH, chunk=chunk)
     np.testing.assert_allclose(attended(path, context), PEER["path"], atol=2e-6)
-
-
-def test_stick_breaking():
-    found = attended(encodings.stick_breaking())
-    np.testing.assert_allclose(found, PEER["stick_breaking"], atol=1e-12)

@@ -1,4 +1,4 @@
-"""Write `fla.npz`: attention of PaTH, forgetting and stick-breaking, as fla-core computes it.
+"""Write `fla.npz`: attention of PaTH and forgetting, as fla-core computes it.
 
 Run by hand, in an environment of its own with NumPy, torch, einops and fla-core (the file says
 which version it came from); the tests need none of them:
@@ -6,7 +6,7 @@ which version it came from); the tests need none of them:
     python tools/parity/make_fla.py
 
 Its naive references import torch and einops alone, so they are loaded by their path: the package
-itself wants Triton. They compute in float32, but stick-breaking in float64.
+itself wants Triton. They compute in float32.
 """
 
 import importlib.util
@@ -59,8 +59,7 @@ def main() -> None:
         chunk_size=4,
     )
     forgetting = reference("forgetting_attn")(*narrow, gate.float())
-    stick, _ = reference("stickbreaking_attn")(q, k, v)
-    for name, found in (("path", path), ("forgetting", forgetting), ("stick_breaking", stick)):
+    for name, found in (("path", path), ("forgetting", forgetting)):
         out[name] = found.numpy()
     out["version"] = np.array(f"fla-core {distribution('fla-core').version}")
     np.savez_compressed(HERE / "fla.npz", **out)

@@ -33,7 +33,6 @@ HOOKS = {
     "key": "changes keys",
     "products": "replaces inner products of queries and keys",
     "mask": "hides keys",
-    "weights": "replaces the softmax",
     "bias": "adds to the logits",
     "value": "adds to the output of attention",
     "vectors": "has position vectors, whose distances the stress measures",

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.encodings import CatalogueEntry, EncodingSizes
 from jaxpe.encodings.attention_mask import encoded_mask
-from jaxpe.encodings.attention_terms import attention_logits, encoded_weights
+from jaxpe.encodings.attention_terms import attention_logits, attention_weights
 from jaxpe.encodings.base import encoding_at
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=32, length=32)
@@ -75,7 +75,7 @@ def trial(entry: CatalogueEntry) -> Trial:
         causal = np.tril(np.ones((SIZES.length, SIZES.length), bool))
         mask = encoded_mask(at, params, q, k, causal, **both)
         logits = attention_logits(at, params, q, k, **both)
-        found["attention"] = encoded_weights(at, params, logits, mask, **both)[0]
+        found["attention"] = attention_weights(logits, mask)[0]
         return found
 
     computed = jax.jit(run)(params, places, content, projections)

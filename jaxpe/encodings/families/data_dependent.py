@@ -310,6 +310,60 @@ def inverse_of_unit_lower(lower: Array) -> Array:
     return inverse[..., 0, :n, :n]
 
 
+@register("selective_rope", source="Movahedi et al. (2025)")
+def selective_rope(
+    *, dim: int, num_heads: int, head_dim: int, base: Scalar = 500_000.0, conv_width: int = 4
+) -> Encoding:
+    """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
+
+    Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
+    of its own channel, τ_k = base^(−2k/head_dim). Steps of 1 everywhere are RoPE. Pairs are (k, k +
+    head_dim/2). It works for encoders and decoders: logits depend on the difference of two running
+    sums.
+
+    The authors' module differs by default. It normalises x in slices, one a head; it has a gate;
+    its W has rank 16.
+
+    Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
+    head_dim/2]`.
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: key heads; query heads that share a key turn alike.
+        head_dim: width of a head, even.
+        base: θ of τ.
+        conv_width: tokens that the convolution sees.
+
+    >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
+    >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
+    ...                         jaxpe.encodings.Rows())
+    >>> c.shape
+    (3, 1, 1)
+    """
+    check_sizes(dim=dim, num_heads=num_heads, conv_width=conv_width)
+    check_even(head_dim=head_dim)
+    half = head_dim // 2
+    shapes = {"projection": (dim, num_heads, half), "conv": (conv_width, num_heads, half)}
+
+    def init(key):
+        stddevs = {"projection": 1.0, "conv": conv_width**-0.5}
+        return normal_params(key, **{name: (stddevs[name], shapes[name]) for name in shapes})
+
+    def context(params, x, positions, rows):
+        x = jnp.asarray(x)
+        check_tables(params, **shapes)
+        check_hidden_states(x, dim)
+        wide = x.astype(compute_dtype(x))
+        unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
+        projection, kernel = (params[name].astype(wide.dtype) for name in shapes)
+        steps = jnp.einsum("...d,dhe->...he", unit, projection)
+        steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
+        sums, last = running_sum(steps, rows.part(1), after=2)
+        return sums, (window, last)
+
+    return _summed_rotation(init, context, head_dim, base ** (-2 * np.arange(half) / head_dim))
+
+
 @register("carope", source="Veisi et al. (2025)")
 def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> Encoding:
     """CARoPE: RoPE whose base frequency each token chooses for each head (Veisi et al. 2025).
@@ -351,10 +405,16 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
         steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
         return running_sum(steps, rows, after=2)
 
+    return _summed_rotation(init, context, head_dim, np.ones(half))
+
+
+def _summed_rotation(init, context, head_dim: int, scale: ArrayLike) -> Encoding:
+    """The encoding that turns pairs by running sums `[..., n, heads, half]` times a scale."""
+
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
         check_context(sums, x, after=2)
-        angles = repeat_heads(sums, x.shape[-2])
+        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim, sums.dtype)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
     return Encoding(init=init, context=context, query=turn, key=turn)
