@@ -92,7 +92,7 @@ def test_scalings_of_the_catalogue_extend_the_length_four_times(kind):
 
 
 def test_implementations_are_chosen_by_size():
-    row_wise = Encoding(weights=lambda *_: None)
+    row_wise = Encoding(whole_rows=True)
 
     def chosen(n_q, n_k, encoding=jaxpe.identity()):  # noqa: B008
         names = []
