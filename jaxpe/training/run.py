@@ -33,7 +33,6 @@ from jaxpe.training.build import (
 )
 from jaxpe.training.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe.training.config import (
-    SIDES,
     TrainConfig,
     as_json,
     check_config,
@@ -61,12 +60,10 @@ from jaxpe.training.placement import ROWS
 from jaxpe.training.probe import as_record
 from jaxpe.training.processes import (
     join_processes,
-    require_common_folder,
     require_equal_values,
     run_on_first_process,
 )
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
-from jaxpe.training.trace import traced_steps
 
 Params = Any
 # A step, and the numbers of a hook at this step by name; None if a number is not finite.
@@ -97,8 +94,7 @@ class TrainSummary(NamedTuple):
     """Summary of a run.
 
     Attributes:
-        encoding: names of the encodings joined by +, or the pretrained model's name. For an
-            encoder–decoder: of encoder, decoder and cross-attention, joined by " / ".
+        encoding: names of the encodings joined by +, or the pretrained model's name.
         documents: number of training documents.
         parameters: number of parameters of the model.
         seconds: duration of the run, since it was last resumed.
@@ -110,7 +106,7 @@ class TrainSummary(NamedTuple):
         extended_after: last step before the run was extended, if its learning rates differ from the
             longer run's; 0 for none.
         source: name or path of the corpus.
-        task: classify, mlm, causal or translate.
+        task: classify, mlm or causal.
         held_out: number of held-out documents.
         vocab_size: number of tokens in the vocabulary.
         length: number of positions.
@@ -181,11 +177,9 @@ class LoadedRun(NamedTuple):
         """Ids and mask of new texts, cut to the length of the run.
 
         Raises:
-            InputError: a run on ids or on a sequence task, which has no tokenizer of texts.
+            InputError: a run on ids, which has no tokenizer of texts.
         """
         name, tokens = tokenizer_name(self.config), None
-        if self.config.task == "translate":
-            raise InputError("a run of the task translate reads no texts: pass ids to `apply`")
         if vocabulary_occurs(name):  # [MASK], which mlm adds last, occurs in no text
             tokens = self.vocabulary.tokens[: self.vocabulary.mask_id]
         special = self.config.special or self.config.pretrained is not None
@@ -215,7 +209,7 @@ def train(
     Raises:
         InputError: invalid options or documents, too little memory or disk, a folder that holds
             another run or is being written, or other settings for a resumed run.
-        NonFiniteLoss: names the step; the state before it is saved.
+        NonFiniteLoss: names the step, and has the state before it.
 
     >>> import tempfile, pathlib
     >>> from jaxpe.training import ModelConfig, TrainConfig
@@ -228,7 +222,8 @@ def train(
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
-    join_processes(config)
+    if config.distributed:
+        join_processes()
     progress = SILENT if jax.process_index() else progress
     config = local_model_options(config, "pretrained")
     saved = _check_folder(config)
@@ -283,14 +278,10 @@ def _fit(
     require_equal_values(as_json(config) | documents)
     with contextlib.ExitStack() as stack:
         run_on_first_process(lambda: stack.enter_context(locked_folder(config.out)))
-        require_common_folder(config.out)
         run_on_first_process(lambda: _prepare_folder(config, data.vocabulary, documents))
         resumed_at = newest_checkpoint(folder) or 0
-        with (
-            Checkpoints(folder, keep=config.keep, config=documents) as checkpoints,
-            traced_steps(step, config.trace) as step,
-        ):
-            timed = _TimedStep(step)
+        timed = _TimedStep(step)
+        with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
             end = fit(
                 state, timed, batches, steps=steps, log=config.out / LOG, checkpoints=checkpoints,
                 checkpoint_every=config.checkpoint_every, **options,
@@ -398,13 +389,10 @@ def _hooks(
     """Hooks that evaluate on the held-out documents and probe the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
     held_out = evaluation_batches(config, data.held_out)
-    longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
 
     def evaluation(step: int, state: TrainState) -> Record:
         params = trained_params(config, state)
         means = evaluate(loss, params, held_out, mesh=mesh)
-        for length, batches in longer.items():
-            means[f"exact_{length}"] = evaluate(loss, params, batches, mesh=mesh)["exact"]
         shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in means.items()}
@@ -491,12 +479,11 @@ def _mesh(config: TrainConfig) -> Mesh | None:
 def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
     """Fields of a summary that are known before the first step."""
     corpus, rows = data.train.corpus, len(data.train.labels)
-    sides = SIDES if config.task == "translate" else SIDES[:1]
-    names = ["+".join(entry.name for entry in encoding_entries(config, side)) for side in sides]
+    names = "+".join(entry.name for entry in encoding_entries(config))
     return {
         "source": corpus.name,
         "task": data.vocabulary.task,
-        "encoding": model_name(Path(config.pretrained)) if config.pretrained else " / ".join(names),
+        "encoding": model_name(Path(config.pretrained)) if config.pretrained else names,
         "documents": rows,
         "held_out": len(data.held_out.labels),
         "vocab_size": len(data.vocabulary.tokens),
