@@ -37,7 +37,7 @@ def check_range(
         raise InputError(f"`{name}` is {value}; pass at most {most:,}")
 
 
-def option(default: Any, **limits: float) -> Any:
+def option(default: Any, **limits: int | float) -> Any:
     """Field of an options class whose numbers, or those of a tuple, are limited.
 
     Args:

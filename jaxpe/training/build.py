@@ -116,7 +116,12 @@ def build_optimizer(
     config: TrainConfig, *, steps: int
 ) -> tuple[optax.GradientTransformation, Schedule]:
     """AdamW with what the configuration adds to it, and its learning rate by step."""
-    schedule = build_schedule(config, steps=steps)
+    schedule = learning_rate_schedule(
+        peak=resolved(config).learning_rate or 0.0,
+        steps=steps,
+        warmup=min(round(config.warmup * steps), steps - 1),
+        decay=config.decay,
+    )
     optimizer = adamw(schedule, weight_decay=config.weight_decay, clip=config.clip)
     if config.average is not None:
         optimizer = optax.chain(optimizer, parameter_average(config.average))
@@ -128,16 +133,6 @@ def build_optimizer(
 def trained_params(config: TrainConfig, state: TrainState) -> Params:
     """Parameters to evaluate and to save: the average if the configuration has one."""
     return state.params if config.average is None else averaged_params(state)
-
-
-def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:
-    """Learning rate as a function of the step, for a run of `steps` steps."""
-    return learning_rate_schedule(
-        peak=resolved(config).learning_rate or 0.0,
-        steps=steps,
-        warmup=min(round(config.warmup * steps), steps - 1),
-        decay=config.decay,
-    )
 
 
 def build_probe(

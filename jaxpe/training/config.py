@@ -360,18 +360,14 @@ def _changed_names(config: TrainConfig, other: TrainConfig) -> list[str]:
     return [name for name, value in values.items() if value != others[name]]
 
 
-def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
-    """Whether a configuration differs only by more steps or epochs.
-
-    >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
-    (True, False)
-    """
-    if not {"steps", "epochs"}.issuperset(_changed_names(config, saved)):
-        return False
-    if config.epochs is None or saved.epochs is None:
-        steps = [one.steps or DEFAULT_STEPS for one in (config, saved)]
-        return config.epochs is saved.epochs is None and steps[0] > steps[1]
-    return config.steps is None and config.epochs > saved.epochs
+def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
+    """Raise if a run is resumed with other settings than steps and epochs."""
+    alike = dataclasses.replace(config, steps=saved.steps, epochs=saved.epochs)
+    if changed := differences(alike, saved):
+        raise InputError(
+            f"{config.out} resumes with its own settings, {', '.join(changed)}: leave these "
+            "options out, or pass another `out`"
+        )
 
 
 def _check_pretrained(config: TrainConfig) -> None:

@@ -153,7 +153,7 @@ def fit(
     >>> result.state.params.item(), [record["loss"] for record in result.history]
     (1.0, [1.0, 0.0, 0.0])
     """
-    data = iter(batches)
+    data: Any = iter(batches)
     if checkpoints is not None and not hasattr(data, "get_state"):
         raise ValueError("these batches cannot be resumed: pass jaxpe.training.batches(...)")
     restored = None if checkpoints is None else checkpoints.restore(state)
@@ -241,7 +241,7 @@ def _recorder(
         yield write
 
 
-def _next_batch(data: Iterator[Batch], number: int, steps: int) -> Batch:
+def _next_batch(data: Any, number: int, steps: int) -> Any:
     try:
         return next(data)
     except StopIteration:

@@ -31,14 +31,14 @@ from jaxpe.training.build import (
     total_steps,
     trained_params,
 )
-from jaxpe.training.checkpoints import Checkpoints, newest_checkpoint
+from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import (
     TrainConfig,
     as_json,
     check_config,
+    check_resumption,
     differences,
     encoding_entries,
-    is_longer,
     load_config,
     save_config,
     tokenizer_name,
@@ -52,7 +52,6 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.extension import check_resumption, extended_after, extension_line
 from jaxpe.training.log import Record
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
@@ -230,7 +229,11 @@ def train(
     check_config(config)
     finished = finished_summary(config) if config.resume else None
     if finished is not None:
-        progress.say(_finished_message(config, finished))
+        unit = "steps" if config.epochs is None else "epochs"
+        progress.say(
+            f"{config.out} is finished, after {finished.steps:,} steps; resume it with more "
+            f"`{unit}` to extend it"
+        )
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
@@ -244,8 +247,14 @@ def train(
         "{source}: {task}, {documents:,} documents, {vocab_size:,} tokens in the vocabulary\n"
         "{encoding}: {parameters:,} parameters, {steps:,} steps".format(**facts)
     )
-    if saved is not None and is_longer(config, saved):
-        progress.say(extension_line(config, saved, rows=facts["documents"]))
+    before = facts["steps"] if saved is None else total_steps(saved, facts["documents"])
+    if facts["steps"] < before:
+        raise InputError(
+            f"{config.out} has {before:,} steps: pass more `steps` or `epochs` to extend it, or "
+            "leave both out to resume it"
+        )
+    if facts["steps"] > before:
+        progress.say(f"extended from {before:,} to {facts['steps']:,} steps")
     hooks = _hooks(config, model, data, counts, mesh, progress)
     options = {"hooks": hooks, "on_record": on_record, "progress": progress}
     end, times = _fit(config, data, model, facts["steps"], mesh, options)
@@ -279,9 +288,9 @@ def _fit(
     with contextlib.ExitStack() as stack:
         run_on_first_process(lambda: stack.enter_context(locked_folder(config.out)))
         run_on_first_process(lambda: _prepare_folder(config, data.vocabulary, documents))
-        resumed_at = newest_checkpoint(folder) or 0
         timed = _TimedStep(step)
         with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
+            resumed_at = checkpoints.latest() or 0
             end = fit(
                 state, timed, batches, steps=steps, log=config.out / LOG, checkpoints=checkpoints,
                 checkpoint_every=config.checkpoint_every, **options,
@@ -307,13 +316,28 @@ def _saved_result(
         **facts,
         evaluation=_evaluations(end.history, config, facts["task"]),
         probe={"first": probes[0], "last": probes[-1]} if probes else {},
-        extended_after=extended_after(config, end.history, steps=facts["steps"]),
+        extended_after=_extended_after(config, end.history, steps=facts["steps"]),
     )
     text = json.dumps(to_json(summary), indent=2) + "\n"
     run_on_first_process(lambda: write_file(config.out / SUMMARY, text))
     last = {name: value for name, value in summary.evaluation.last.items() if name != "step"}
     apply, params = functionalize(model)
     return TrainResult(model, apply, params, end.history, last, summary, config.out)
+
+
+def _extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
+    """Last step whose learning rate differs from a run of `steps` steps; 0 for none."""
+    with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        schedule = jax.jit(build_optimizer(config, steps=steps)[1])
+        rates = np.broadcast_to(schedule(np.arange(steps, dtype=np.int32)), (steps,))
+    pairs = [(record["step"], record.get("learning_rate")) for record in history if record["step"]]
+    other = (
+        step
+        for step, rate in pairs
+        # Beyond rounding to float32.
+        if rate is not None and not np.isclose(rate, rates[step - 1], rtol=1e-5, atol=0)
+    )
+    return max(other, default=0)
 
 
 def finished_summary(config: TrainConfig) -> TrainSummary | None:
@@ -492,16 +516,6 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
         "longest": corpus.longest,
         "steps": total_steps(config, rows),
     }
-
-
-def _finished_message(config: TrainConfig, done: TrainSummary) -> str:
-    more = (
-        f"`steps={2 * done.steps}`" if config.epochs is None else f"`epochs={2 * config.epochs:g}`"
-    )
-    return (
-        f"{config.out} is finished: all {done.steps:,} steps are done. To extend it, resume it "
-        f"with {more} or another larger number"
-    )
 
 
 def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evaluations:
