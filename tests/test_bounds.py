@@ -137,11 +137,6 @@ BOUNDS: dict[str, Bound] = {
         mask_rate=SHARE_BELOW_1,
     ),
     **of(
-        "TrainConfig translate",
-        lambda pairs: trained(source="copy", task="translate", pairs=pairs),
-        pairs=whole(2, 2**31 - 1),
-    ),
-    **of(
         "learning_rate_schedule",
         lambda **options: training.learning_rate_schedule(
             **{"peak": 1.0, "steps": 10, "warmup": 2, **options}

@@ -20,10 +20,6 @@ class InputError(ValueError):
     __module__ = "jaxpe"
 
 
-class LostProcessError(InputError):
-    """Another process of the run ended, hangs or cannot be reached."""
-
-
 class MissingExtraError(ImportError):
     """Missing optional dependency; the message names the extra that installs it."""
 

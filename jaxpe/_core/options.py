@@ -10,6 +10,7 @@ from jaxpe._core.errors import InputError
 
 LARGEST_SEED = 2**32 - 1  # a larger seed has the key of a smaller one
 MOST_STEPS = 2**31 - 1  # largest value of a 32-bit counter
+LARGEST_FLOAT = 1e30  # close to the largest float32
 LARGEST_SIZE = 2**31 - 1  # largest size of an axis of an array
 _LENGTH = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)([km]?)", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20}
@@ -34,6 +35,44 @@ def check_range(
         raise InputError(f"`{name}` is {value}; pass at least {least:,}")
     if most is not None and not value <= most:
         raise InputError(f"`{name}` is {value}; pass at most {most:,}")
+
+
+def option(default: Any, **limits: int | float) -> Any:
+    """Field of an options class whose numbers, or those of a tuple, are limited.
+
+    Args:
+        default: default value; None passes the check.
+        limits: of `least`, `most`, `above` and `below`. An integer is at most LARGEST_SIZE, and a
+            float at most LARGEST_FLOAT, unless `most` or `below` says otherwise.
+    """
+    return dataclasses.field(default=default, metadata=limits)
+
+
+def check_ranges(options: Any, prefix: str = "") -> None:
+    """Raise `InputError` for the first number that exceeds the limits of its `option`.
+
+    >>> @dataclasses.dataclass
+    ... class Sizes:
+    ...     rates: tuple[float, ...] = option((0.1,), above=0)
+    >>> check_ranges(Sizes(rates=(0.1, 0.0)))
+    Traceback (most recent call last):
+    jaxpe.InputError: `rates` is 0.0; pass more than 0
+    """
+    for field in dataclasses.fields(options):
+        name, value, limits = prefix + field.name, getattr(options, field.name), field.metadata
+        if dataclasses.is_dataclass(value):
+            check_ranges(value, f"{name}.")
+        for number in value if isinstance(value, tuple) else (value,):
+            if not limits or not isinstance(number, int | float):
+                continue
+            largest = LARGEST_SIZE if isinstance(number, int) else LARGEST_FLOAT
+            above, below = limits.get("above"), limits.get("below")
+            if above is not None and not number > above:
+                raise InputError(f"`{name}` is {number}; pass more than {above:,}")
+            if below is not None and not number < below:
+                raise InputError(f"`{name}` is {number}; pass less than {below:,}")
+            most = limits.get("most", largest)
+            check_range(name, number, least=limits.get("least"), most=most)
 
 
 def check_seed(name: str, value: int) -> None:
@@ -95,7 +134,7 @@ class Reading:
     text_field: str | None = None
     skip_nulls: bool = False
     data_dir: Path | None = None
-    seed: int = 0
+    seed: int = option(0, least=0, most=LARGEST_SEED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

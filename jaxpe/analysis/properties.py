@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SIZE, check_range
+from jaxpe._core.options import check_ranges, option
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.encodings import EncodingProperties, EncodingSizes
 from jaxpe.encodings.analysis.properties import TRIED
@@ -31,10 +31,10 @@ class PropertyOptions:
 
     names: tuple[str, ...] = ()
     about: About = "names"
-    dim: int = 512
-    heads: int = 8
-    head_dim: int = 64
-    length: int = 512
+    dim: int = option(512, least=1)
+    heads: int = option(8, least=1)
+    head_dim: int = option(64, least=1)
+    length: int = option(512, least=2 * TRIED)  # properties are tested on TRIED tokens within it
 
     @property
     def sizes(self) -> EncodingSizes:
@@ -94,10 +94,7 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
 
 def _check_sizes(options: PropertyOptions) -> None:
     """Raise `InputError` for sizes that some encoding does not allow, or beyond memory."""
-    # Properties are tested on TRIED tokens within the length.
-    bounds = {"dim": 1, "heads": 1, "head_dim": 1, "length": 2 * TRIED}
-    for name, least in bounds.items():
-        check_range(name, getattr(options, name), least=least, most=LARGEST_SIZE)
+    check_ranges(options)
     if options.dim % 2:
         raise InputError(f"`dim` must be even, not {options.dim}: frequencies come in pairs")
     if options.head_dim % 4:
@@ -105,7 +102,9 @@ def _check_sizes(options: PropertyOptions) -> None:
             f"`head_dim` must be a multiple of 4, not {options.head_dim}: half of a head, or each "
             "of two axes, turns in pairs"
         )
-    sizes = ", ".join(f"`{name}={getattr(options, name)}`" for name in bounds)
+    sizes = ", ".join(
+        f"`{name}={getattr(options, name)}`" for name in ("dim", "heads", "head_dim", "length")
+    )
     check_bytes(_needed_bytes(options), what=sizes, remedy="pass smaller ones")
 
 

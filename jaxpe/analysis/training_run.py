@@ -88,10 +88,8 @@ class Choice(NamedTuple):
 
 # Sources of unset options that have no default.
 _ORIGINS = {
-    "decoder_encoding": "encoding",
     "model.hidden": "4 times model.dim",
     "model.kv_heads": "as many as model.heads",
-    "model.decoder_layers": "as many as model.layers",
     "model.embedding_norm": "by model.norm_position",
 }
 

@@ -77,7 +77,9 @@ def _for_help(
         hints = typing.get_type_hints(base, include_extras=True)
         for field in dataclasses.fields(base):
             hint, default = hints[field.name], defaults.pop(field.name, field.default)
-            made: Any = _field(default=default, default_factory=field.default_factory)
+            made: Any = _field(
+                default=default, default_factory=field.default_factory, metadata=field.metadata
+            )
             if dataclasses.is_dataclass(hint):
                 hint = _for_help(typing.cast(type, hint), hint.__name__, (), (), {})
                 made = hint()

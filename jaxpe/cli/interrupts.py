@@ -23,8 +23,7 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     thread receives the signal from the operating system through a socket, and ends the process. The
     interpreter's shutdown is skipped: it waits for running threads, and some of them crash in it.
 
-    An ignored signal stays ignored, as under `nohup`. A handler whose attribute `defers` is true
-    takes the first signal itself: training finishes and saves its step.
+    An ignored signal stays ignored, as under `nohup`.
 
     Args:
         message: function that returns the last line for standard error, or "".
@@ -50,15 +49,11 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
 
 
 def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
-    """End the process at a signal, or at a second one where a handler defers the first."""
-    deferred = False
+    """End the process at a signal."""
     with receiver:
         while content := receiver.recv(1):  # empty when the context ends
-            if (number := content[0]) not in _SIGNALS:
-                continue
-            if deferred or not getattr(signal.getsignal(number), "defers", False):
+            if (number := content[0]) in _SIGNALS:
                 _end(number, message)
-            deferred = True
 
 
 def _end(number: int, message: Callable[[], str]) -> None:

@@ -9,13 +9,10 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import jaxpe
 from jaxpe._core.errors import (
     InputError,
-    LostProcessError,
     MissingExtraError,
     check_installed,
     require,
@@ -57,15 +54,13 @@ def _run_with_errors(words: list[str]) -> None:
     except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         _drop_output()
     except _REPORTED as error:
-        # At a usual exit JAX waits for a process that is lost, and aborts.
-        leave = os._exit if isinstance(error, LostProcessError) else sys.exit
         # Training that diverged is no fault of the input.
-        _fail(_message(error), leave, code=1 if isinstance(error, FloatingPointError) else 2)
+        _fail(_message(error), code=1 if isinstance(error, FloatingPointError) else 2)
     except SystemExit as stop:  # after --help, and for options that cannot be parsed
         if isinstance(stop.__context__, BrokenPipeError):  # raised by Rich, for a closed pipe
             return _drop_output()
         raise
-    except KeyboardInterrupt as stop:  # from training, with the number of the signal
+    except KeyboardInterrupt as stop:  # of several training processes, with the signal's number
         sys.exit(128 + (stop.args[1] if len(stop.args) > 1 else signal.SIGINT))
 
 
@@ -133,7 +128,7 @@ def _message(error: BaseException) -> str:
     raise error
 
 
-def _fail(message: str, leave: Callable[[int], Any], *, code: int) -> None:
+def _fail(message: str, *, code: int) -> None:
     """Print one line on standard error."""
     try:
         sys.stdout.flush()
@@ -143,7 +138,7 @@ def _fail(message: str, leave: Callable[[int], Any], *, code: int) -> None:
         # Cut names of thousands of characters.
         line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
         print(f"jaxpe: {line}", file=sys.stderr)
-    leave(code)
+    sys.exit(code)
 
 
 def _drop_output() -> None:

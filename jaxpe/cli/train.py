@@ -17,8 +17,8 @@ from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.pages import show, write
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.training import TrainConfig, load_config, train
-from jaxpe.training.config import CONFIG, SIDES, encoding_entries
-from jaxpe.training.processes import one_line_process_errors, run_on_first_process
+from jaxpe.training.config import CONFIG, encoding_entries
+from jaxpe.training.processes import run_on_first_process
 
 
 def run(options: Any, words: Sequence[str]) -> None:
@@ -29,7 +29,6 @@ def run(options: Any, words: Sequence[str]) -> None:
         _keep_freed_memory()
         with (
             prompt_exit(partial(_resume_message, config, words)),
-            one_line_process_errors(),
             Lines(type(options), say=partial(print, flush=True)) as lines,
         ):
             train(config, progress=lines)
@@ -53,8 +52,7 @@ def read_options(options: Any, words: Sequence[str]) -> TrainConfig:
     config = local_model_options(plain(options, TrainConfig), "pretrained")
     if not config.resume:
         return config
-    for side in SIDES:
-        encoding_entries(config, side)  # imports modules of the command line, never of a file
+    encoding_entries(config)  # imports modules of the command line, never of a file
     kind = options_class("train")
     changed: Any = parse(kind, words, default=plain(load_config(config.out), kind))
     return local_model_options(plain(changed, TrainConfig), "pretrained")

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import LARGEST_SIZE, check_range
+from jaxpe._core.options import check_ranges, option
 
 LARGEST_HEAD = 2**16
 
@@ -29,19 +29,16 @@ class RopeOptions:
 
     config: str | None = None
     scaling: str | None = None
-    base: float | None = None
-    head_dim: int | None = None
-    context: int | None = None
-    length: int | None = None
+    base: float | None = option(None, least=1.0)
+    head_dim: int | None = option(None, least=2, most=LARGEST_HEAD)
+    context: int | None = option(None, least=2)
+    length: int | None = option(None, least=2)
     programs: str | None = None
     revision: str | None = None
 
     def check(self) -> None:
         """Raise `InputError` for numbers out of range, or without `config` and `head_dim`."""
-        check_range("base", self.base, least=1.0, most=1e30)
-        check_range("head_dim", self.head_dim, least=2, most=LARGEST_HEAD)
-        for name in ("context", "length"):
-            check_range(name, getattr(self, name), least=2, most=LARGEST_SIZE)
+        check_ranges(self)
         if self.config is None and self.head_dim is None:
             raise InputError(
                 "no configuration: pass `config`, a config.json or a .gguf, or at least `head_dim`"

@@ -4,6 +4,7 @@ With length bucketing, rows of similar length share a batch, which is cut to the
 that holds it. Sentences with 13 tokens on average are then not padded to the longest, of 66.
 """
 
+import dataclasses
 import functools
 import sys
 import zlib
@@ -64,8 +65,8 @@ def batches(
     (6, [0, 1, 2, 3, 4, 5])
     """
     grain = require("grain", extra="train")
-    rows = _Rows(arrays, lengths, buckets, trim, batch_size, share)
-    source = _Shuffled(rows, batch_size, seed, epochs)
+    rows = _Rows(arrays, batch_size, lengths, buckets, trim, share)
+    source = _Shuffled(rows, seed, epochs)
     # Gathering rows is faster than passing them between threads.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     return grain.MapDataset.source(source).to_iter_dataset(options)
@@ -88,7 +89,7 @@ def in_order(
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]
     """
-    rows = _Rows(arrays, lengths, buckets, trim, batch_size, share)
+    rows = _Rows(arrays, batch_size, lengths, buckets, trim, share)
     count = -(-rows.count // batch_size)
     return [
         rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": rows.part(numbers) < rows.count}
@@ -96,49 +97,46 @@ def in_order(
     ]
 
 
+@dataclasses.dataclass
 class _Rows:
     """Arrays with equally many rows, and the lengths to cut a choice of rows to."""
 
-    def __init__(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        lengths: np.ndarray | None,
-        buckets: Sequence[int] | None,
-        trim: Sequence[str],
-        batch_size: int,
-        share: tuple[int, int],
-    ):
-        check_size("batch_size", batch_size)
-        self.share, shares = share
-        if not 0 <= self.share < shares or batch_size % shares:
+    arrays: Mapping[str, np.ndarray]
+    batch_size: int
+    lengths: Any
+    buckets: Any
+    trim: Sequence[str]
+    share: tuple[int, int]
+
+    def __post_init__(self):
+        check_size("batch_size", self.batch_size)
+        number, shares = self.share
+        if not 0 <= number < shares or self.batch_size % shares:
             raise ValueError(
-                f"share={share} with batch_size={batch_size}: pass (number, shares), with a number "
-                "from 0 below the shares, which divide the batch"
+                f"share={self.share} with batch_size={self.batch_size}: pass (number, shares), "
+                "with a number from 0 below the shares, which divide the batch"
             )
-        self.size = batch_size // shares
-        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self.arrays = {name: np.asarray(array) for name, array in self.arrays.items()}
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
             raise ValueError(f"arrays must have equally many rows; these have {counts}")
-        if (lengths is None) != (buckets is None):
-            raise ValueError("lengths and buckets go together: pass both or neither")
         self.count = next(iter(counts.values()))
-        self.trimmed = [name for name in trim if name in self.arrays]
-        self.buckets = None if buckets is None else np.asarray(buckets)
-        self.lengths = np.asarray([] if lengths is None else lengths)
-        if self.buckets is not None:
+        if (self.lengths is None) != (self.buckets is None):
+            raise ValueError("lengths and buckets go together: pass both or neither")
+        if self.lengths is not None:
+            self.lengths, self.buckets = np.asarray(self.lengths), np.asarray(self.buckets)
             _check_lengths(self.lengths, self.buckets, self.count, self.arrays.get("mask"))
 
     def part(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a batch that are in this share of it."""
-        return rows[self.share * self.size :][: self.size]
+        return np.split(rows, self.share[1])[self.share[0]]
 
     def take(self, rows: np.ndarray) -> Batch:
         batch = {name: array[self.part(rows)] for name, array in self.arrays.items()}
-        if self.buckets is None:
+        if self.lengths is None:
             return batch
         width = self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())]
-        return batch | {name: batch[name][:, :width] for name in self.trimmed}
+        return batch | {name: batch[name][:, :width] for name in self.trim if name in batch}
 
 
 def _check_lengths(
@@ -166,13 +164,13 @@ def _check_lengths(
 class _Shuffled:
     """Random-access source of batches for Grain, over finitely or infinitely many epochs."""
 
-    def __init__(self, rows: _Rows, batch_size: int, seed: int, epochs: int | None):
-        if not 1 <= batch_size <= rows.count:
-            raise ValueError(f"batch_size={batch_size} must be from 1 to {rows.count}, the rows")
+    def __init__(self, rows: _Rows, seed: int, epochs: int | None):
+        if rows.batch_size > rows.count:
+            raise ValueError(f"batch_size={rows.batch_size} exceeds the {rows.count} rows")
         if epochs is not None and epochs < 1:
             raise ValueError(f"epochs={epochs} must be at least 1, or None to repeat endlessly")
-        self.rows, self.batch_size, self.seed = rows, batch_size, seed
-        self.per_epoch = rows.count // batch_size
+        self.rows, self.seed = rows, seed
+        self.per_epoch = rows.count // rows.batch_size
         self.length = sys.maxsize if epochs is None else epochs * self.per_epoch
         self.plan = functools.lru_cache(maxsize=1)(self._plan)
 
@@ -184,17 +182,17 @@ class _Shuffled:
         return self.rows.take(self.plan(epoch)[number])
 
     def __repr__(self):
-        return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
+        return f"batches of {self.rows.batch_size} from {self.rows.count} rows, seed {self.seed}"
 
     def _plan(self, epoch: int) -> np.ndarray:
         """Rows of each batch of an epoch, `[batches, batch_size]`."""
-        random = np.random.default_rng((self.seed, epoch))
-        order = random.permutation(self.rows.count)[: self.per_epoch * self.batch_size]
-        if self.rows.buckets is None:
-            return order.reshape(-1, self.batch_size)
-        window = np.arange(len(order)) // (_WINDOW * self.batch_size)
+        random, size = np.random.default_rng((self.seed, epoch)), self.rows.batch_size
+        order = random.permutation(self.rows.count)[: self.per_epoch * size]
+        if self.rows.lengths is None:
+            return order.reshape(-1, size)
+        window = np.arange(len(order)) // (_WINDOW * size)
         by_length = order[np.lexsort((self.rows.lengths[order], window))]
-        return random.permutation(by_length.reshape(-1, self.batch_size))
+        return random.permutation(by_length.reshape(-1, size))
 
 
 def checksum(batch: Any) -> str:

@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 
 from jaxpe._core.errors import InputError
 from jaxpe.data import TokenCorpus
-from jaxpe.data.tasks.sequences import BOS
 from jaxpe.encodings import Encoding, LayerPattern, chain, identity, information_optimal
 from jaxpe.geometry import PositionCounts
 from jaxpe.nn import (
@@ -22,9 +21,7 @@ from jaxpe.nn import (
     Classifier,
     Decoder,
     Encoder,
-    EncoderDecoder,
     MaskedLM,
-    Seq2SeqLM,
     TransformerConfig,
     functionalize,
     init_model,
@@ -34,10 +31,8 @@ from jaxpe.nn import (
 )
 from jaxpe.training.config import (
     DEFAULT_STEPS,
-    Side,
     TrainConfig,
     encoding_entries,
-    longest_row,
     resolved,
 )
 from jaxpe.training.documents import Vocabulary, document_geometry
@@ -59,7 +54,6 @@ from jaxpe.training.tasks import (
     classification,
     logits_at,
     masked_lm,
-    translation,
 )
 
 Params = Any
@@ -107,10 +101,8 @@ def build_loss(
             rate=config.mask_rate,
             train=train,
         )
-    apply = functionalize(model)[0]
-    if vocabulary.task == "translate":
-        return translation(apply, bos_id=BOS, train=train)
-    return (classification if vocabulary.task == "classify" else causal_lm)(apply, train=train)
+    task = classification if vocabulary.task == "classify" else causal_lm
+    return task(functionalize(model)[0], train=train)
 
 
 def total_steps(config: TrainConfig, rows: int) -> int:
@@ -124,7 +116,12 @@ def build_optimizer(
     config: TrainConfig, *, steps: int
 ) -> tuple[optax.GradientTransformation, Schedule]:
     """AdamW with what the configuration adds to it, and its learning rate by step."""
-    schedule = build_schedule(config, steps=steps)
+    schedule = learning_rate_schedule(
+        peak=resolved(config).learning_rate or 0.0,
+        steps=steps,
+        warmup=min(round(config.warmup * steps), steps - 1),
+        decay=config.decay,
+    )
     optimizer = adamw(schedule, weight_decay=config.weight_decay, clip=config.clip)
     if config.average is not None:
         optimizer = optax.chain(optimizer, parameter_average(config.average))
@@ -136,16 +133,6 @@ def build_optimizer(
 def trained_params(config: TrainConfig, state: TrainState) -> Params:
     """Parameters to evaluate and to save: the average if the configuration has one."""
     return state.params if config.average is None else averaged_params(state)
-
-
-def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:
-    """Learning rate as a function of the step, for a run of `steps` steps."""
-    return learning_rate_schedule(
-        peak=resolved(config).learning_rate or 0.0,
-        steps=steps,
-        warmup=min(round(config.warmup * steps), steps - 1),
-        decay=config.decay,
-    )
 
 
 def build_probe(
@@ -165,7 +152,7 @@ def build_probe(
     positions = np.arange(reference.occupied.shape[0], dtype=np.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
-        below = trunk(model.transformer.encoder if isinstance(model, Seq2SeqLM) else model)
+        below = trunk(model)
         heads = {"num_heads": below.config.num_heads, "head_dim": below.config.head_width}
         params = below.encoding_params.get_value()
         return encoding_probe(below.encoding, params, positions, reference, **heads)
@@ -182,9 +169,7 @@ def _constructor(
 ) -> Callable[[nnx.Rngs], Any]:
     """Constructor of the model of a task, from random keys."""
     sizes = _transformer_config(config, len(vocabulary.tokens))
-    encodings = _encodings(config, sizes, counts=counts)
-    if vocabulary.task == "translate":
-        return _translator(config, sizes, encodings)
+    encodings = _encodings(config, sizes, counts)
     head: dict[str, Any] = {"num_classes": len(vocabulary.classes)}
     head["pooling"] = config.model.pooling
 
@@ -201,52 +186,24 @@ def _constructor(
 
 def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:
     options: dict[str, Any] = dict(dataclasses.asdict(config.model))
-    for name in ("decoder_layers", "pooling"):  # options of other parts of the model
-        del options[name]
+    del options["pooling"]  # of the classifier
     for name in ("layers", "heads", "kv_heads"):
         options[f"num_{name}"] = options.pop(name)
     options |= {"hidden_dim": options.pop("hidden"), "dtype": jnp.dtype(config.model.dtype)}
     return TransformerConfig(vocab_size=vocab_size, **options)
 
 
-def _translator(
-    config: TrainConfig, sizes: TransformerConfig, encodings: dict[str, Any]
-) -> Callable[[nnx.Rngs], Seq2SeqLM]:
-    """Constructor of an encoder–decoder, whose two sides have one width."""
-    layers = config.model.decoder_layers or config.model.layers
-    decoder_sizes = dataclasses.replace(sizes, num_layers=layers)
-    options = _encodings(config, decoder_sizes, "decoder_encoding")
-    cross = _encodings(config, decoder_sizes, "cross_encoding")
-    if cross["layer_encoding"] != identity():
-        raise InputError(
-            f"`cross_encoding={config.cross_encoding}` differs by layer, or depends on the hidden "
-            "states: pass another encoding, or none"
-        )
-    options["cross_encoding"] = cross["encoding"]
-
-    def make(rngs: nnx.Rngs) -> Seq2SeqLM:
-        encoder = Encoder(sizes, **encodings, rngs=rngs)
-        decoder = Decoder(decoder_sizes, **options, rngs=rngs)
-        return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=rngs)
-
-    return make
-
-
 def _encodings(
-    config: TrainConfig,
-    sizes: TransformerConfig,
-    side: Side = "encoding",
-    *,
-    counts: PositionCounts | None = None,
+    config: TrainConfig, sizes: TransformerConfig, counts: PositionCounts | None
 ) -> dict[str, Any]:
     """Encodings of a configuration: a shared chain, and a chain with parameters in every layer."""
 
     def make(entry) -> Encoding | LayerPattern:
         if entry.name == "information_optimal" and counts is not None:
             return information_optimal(counts.merged(), dim=sizes.dim)
-        return entry.make(sizes.encoding_sizes(longest_row(config)))
+        return entry.make(sizes.encoding_sizes(config.length))
 
-    parts = [make(entry) for entry in encoding_entries(config, side)]
+    parts = [make(entry) for entry in encoding_entries(config)]
     layered = [isinstance(p, LayerPattern) or p.defines("context") for p in parts]
     shared: list[Any] = [p for p, each in zip(parts, layered, strict=True) if not each]
     in_layers = [p for p, each in zip(parts, layered, strict=True) if each]

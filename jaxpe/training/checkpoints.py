@@ -63,7 +63,6 @@ class Checkpoints:
         policy = training.preservation_policies.LatestN(keep) if isinstance(keep, int) else keep
         self.directory = Path(directory).resolve()
         self.config = json.loads(json.dumps(dict(config or {})))  # as Orbax reads it back
-        self._last: int | None = None  # step saved or restored by this process
         with _orbax_errors(f"{self.directory}: the checkpoints"):
             self._orbax = training.Checkpointer(
                 self.directory,
@@ -102,28 +101,21 @@ class Checkpoints:
             data: JSON value of this process, such as `get_state()` of a Grain iterator.
 
         Raises:
-            ValueError: a leaf that is not an array, or whose buffer was donated; nothing is
-                written.
             InputError: a full disk, or no permission; earlier checkpoints remain.
         """
-        if step == self._last:
-            return
         run = {"config": self.config, "leaves": _leaves(state), "data": gather_values(data)}
         self.wait()
         with self._disk_errors():
             self._saving = self._orbax.save_checkpointables_async(
                 step, {"state": state}, force=True, overwrite=True, custom_metadata=run
             )
-        self._last = step
 
     def wait(self) -> None:
         """Wait until the last save is on the disk; raises its error, as `save` does."""
         saving, self._saving = self._saving, None
         if saving is not None:
-            last, self._last = self._last, None
             with self._disk_errors():
                 saving.result()
-            self._last = last
 
     def restore(self, like: Any) -> Checkpoint | None:
         """Newest checkpoint; None without any.
@@ -143,9 +135,7 @@ class Checkpoints:
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
             state = self._orbax.load_checkpointables(step, {"state": like})["state"]
             state = jax.tree.map(_resharded, state, like)
-        self._last = step
-        data = saved.get("data")  # a dict in checkpoints of version 0.1
-        return Checkpoint(state, step, data if isinstance(data, list) else [])
+        return Checkpoint(state, step, saved.get("data") or [])
 
     def _check_run(self, saved: dict[str, Any], current: dict[str, Any], step: int) -> None:
         for part, what in {"config": "setting", "leaves": "array"}.items():
@@ -170,12 +160,6 @@ class Checkpoints:
             ) from error
 
 
-def newest_checkpoint(directory: str | Path) -> int | None:
-    """Step of the newest checkpoint, from the names of the folders; None without any."""
-    names = [path.name for path in Path(directory).glob("*/")]
-    return max((int(name) for name in names if name.isdecimal()), default=None)
-
-
 @contextlib.contextmanager
 def _orbax_errors(what: str) -> Iterator[None]:
     """Context in which any error of Orbax or Grain, as for damaged files, becomes `InputError`."""
@@ -191,16 +175,10 @@ def _orbax_errors(what: str) -> Iterator[None]:
 
 def _leaves(state: Any) -> dict[str, str]:
     """Path, dtype and shape of every array."""
-    leaves = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): f"{leaf.dtype}{list(leaf.shape)}"
         for path, leaf in jax.tree_util.tree_leaves_with_path(state)
     }
-    for name, leaf in leaves.items():
-        if not hasattr(leaf, "dtype"):
-            raise ValueError(f"{name or 'the state'} is {leaf!r}: pass an array, jnp.asarray of it")
-        if isinstance(leaf, jax.Array) and leaf.is_deleted():
-            raise ValueError(f"the buffer of {name or 'the state'} was donated to a step")
-    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
 
 
 def _resharded(leaf: Any, like: Any) -> Any:

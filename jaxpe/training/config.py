@@ -9,8 +9,7 @@ from typing import Any, Literal
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, Source, check_range
-from jaxpe.data import sequence_task
+from jaxpe._core.options import LARGEST_SEED, MOST_STEPS, Source, check_ranges, option
 from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.corpora.sources import held_out_split
@@ -19,56 +18,26 @@ from jaxpe.data.formats.table import usual_tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
 
-Task = Literal["classify", "mlm", "causal", "translate"]
-Side = Literal["encoding", "decoder_encoding", "cross_encoding"]
+Task = Literal["classify", "mlm", "causal"]
 
 DEFAULT_STEPS = 400
 MAX_VOCAB = 4000
 LABEL = "label"  # column of the classes
-TRANSLATED = ("copy", "reverse", "sort", "scan")  # tasks of `sequence_task`
 CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of a config.json
-SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
 # Options that do not identify a run; a revision is already resolved to the folder of a commit.
 # The machine may change from one resumption to the next.
-MACHINE = (
-    "devices", "fsdp", "tensor", "distributed", "coordinator", "processes", "process",
-)  # fmt: skip
-_NOT_SAVED = (*MACHINE, "out", "resume", "revision", "trace")
+MACHINE = ("devices", "fsdp", "tensor", "distributed")
+_NOT_SAVED = (*MACHINE, "out", "resume", "revision")
 
-_LARGEST_FLOAT = 1e30  # close to the largest float32
 _MOST_LAYERS = 10_000  # each layer adds to the program that is compiled
 _MOST_DROPOUT = 0.999  # as in `TransformerConfig`
-# Least and largest value of each option, or of its elements.
-_RANGES: dict[str, tuple[float | None, float]] = {
-    **dict.fromkeys(
-        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices", "fsdp",
-         "tensor", "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
-         "model.kv_heads"),
-        (1, LARGEST_SIZE),
-    ),
-    **dict.fromkeys(("length", "keep", "max_vocab", "pairs"), (2, LARGEST_SIZE)),
-    **dict.fromkeys(("model.layers", "model.decoder_layers"), (1, _MOST_LAYERS)),
-    **dict.fromkeys(("seed", "init_seed"), (0, LARGEST_SEED)),
-    **dict.fromkeys(("weight_decay", "model.embedding_scale"), (0, _LARGEST_FLOAT)),
-    **dict.fromkeys(("probe_at", "skip_nonfinite"), (0, MOST_STEPS)),
-    "epochs": (None, MOST_STEPS),
-    "model.dropout": (0, _MOST_DROPOUT),
-}  # fmt: skip
+_REMOVED = ("decoder_encoding", "cross_encoding", "longer", "pairs")  # in older config.json
 # Tasks that an option is for; None is a task chosen by the documents.
 _TASKS: dict[str, tuple[str | None, ...]] = {
     "mask_rate": ("mlm",),
     **dict.fromkeys(("label_field", "model.pooling"), ("classify", None)),
-    **dict.fromkeys(
-        ("longer", "pairs", "decoder_encoding", "cross_encoding", "model.decoder_layers"),
-        ("translate",),
-    ),
-    **dict.fromkeys(
-        ("text_field", "skip_nulls", "data_dir", "tokenizer", "special", "max_vocab",
-         "pretrained"),
-        ("classify", "mlm", "causal", None),
-    ),
-}  # fmt: skip
+}
 # Model options that can be set for a pretrained model.
 _FREE = ("pooling", "dropout", "dtype", "scan", "remat")
 
@@ -80,8 +49,6 @@ class ModelConfig:
     Attributes:
         dim: width of the embeddings.
         layers: number of blocks.
-        decoder_layers: number of blocks of the decoder, for translate; as many as layers when
-            absent.
         heads: number of query heads.
         hidden: width of the feed-forward layer; 4·dim when absent.
         kv_heads: number of key and value heads; as many as query heads when absent.
@@ -98,21 +65,20 @@ class ModelConfig:
         remat: recompute blocks in the backward pass, which saves memory together with scan.
     """
 
-    dim: int = 128
-    layers: int = 2
-    decoder_layers: int | None = None
-    heads: int = 4
-    hidden: int | None = None
-    kv_heads: int | None = None
+    dim: int = option(128, least=1)
+    layers: int = option(2, least=1, most=_MOST_LAYERS)
+    heads: int = option(4, least=1)
+    hidden: int | None = option(None, least=1)
+    kv_heads: int | None = option(None, least=1)
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"] = (
         "gelu"
     )
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
     embedding_norm: bool | None = None
-    embedding_scale: float = 0.02
+    embedding_scale: float = option(0.02, least=0)
     pooling: Literal["first", "mean"] | None = None
-    dropout: float = 0.1
+    dropout: float = option(0.1, least=0, most=_MOST_DROPOUT)
     dtype: Literal["float32", "bfloat16"] = "float32"
     scan: bool = False
     remat: bool = False
@@ -125,29 +91,19 @@ class TrainConfig(Source):
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or one or several paths and patterns (in quotes) of
             files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
-            or .parquet. Rename a .tsv to .csv to have quotation marks quote its fields. For
-            translate: copy, reverse, sort or scan, the tasks of
-            `sequence_task`, whose rows are drawn by the seed.
-        task: classify, mlm (masked language model), causal (next token) or translate (an answer
-            for an input, by an encoder-decoder). When absent, classify if the source has labels,
-            otherwise causal.
+            or .parquet. Rename a .tsv to .csv to have quotation marks quote its fields.
+        task: classify, mlm (masked language model) or causal (next token). When absent, classify if
+            the source has labels, otherwise causal.
         label_field: column or key with the class; label when absent.
         held_out: share of the documents to evaluate on. When absent, the published split of
             a dataset (such as dev of sst2, test of imdb), or 0.1 for other sources.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
-        length: number of positions; longer documents are cut. For translate, the largest number of
-            words of an input (of clauses for scan); inputs have every length up to it.
-        longer: larger lengths of inputs to evaluate on, for translate.
-        pairs: number of pairs of input and answer, including held-out ones, for translate; 10000
-            when absent.
+        length: number of positions; longer documents are cut.
         max_vocab: largest vocabulary of words or characters; 4000 when absent.
         encoding: names from `jaxpe encodings`, several joined by + (learned+t5); learned when
-            absent. A pretrained model has its own. For translate, the encoding of the encoder.
-        decoder_encoding: encoding of the decoder, for translate; `encoding` when absent.
-        cross_encoding: encoding of the attention from decoder to encoder, for translate; none when
-            absent.
+            absent. A pretrained model has its own.
         pretrained: Hugging Face directory of a BERT or MPNet to start from, or its name on the hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         model: sizes and choices of the model.
@@ -179,60 +135,47 @@ class TrainConfig(Source):
         tensor: number of devices that divide heads and widths of each layer, of one process.
         out: folder of the run.
         distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
-        coordinator: host and port of process 0, of several processes started by hand.
-        processes: number of processes.
-        process: number of this process, from 0.
         resume: resume the run in `out` with its saved settings; with more steps or epochs, extend
             it.
-        trace: folder for a profile of steps 5 to 8, counted from the start or the resumption, which
-            TensorBoard and Perfetto show; no profile when absent.
     """
 
     task: Task | None = None
     label_field: str | None = None
-    held_out: float | None = None
+    held_out: float | None = option(None, least=0, below=1)
     special: bool = False
-    length: int = 64
-    longer: tuple[int, ...] = ()
-    pairs: int | None = None
-    max_vocab: int | None = None
+    length: int = option(64, least=2)
+    max_vocab: int | None = option(None, least=2)
     encoding: str | None = None
-    decoder_encoding: str | None = None
-    cross_encoding: str | None = None
     pretrained: str | None = None
     revision: str | None = None
     model: ModelConfig = ModelConfig()
-    batch_size: int = 32
-    accumulate: int = 1
-    epochs: float | None = None
-    steps: int | None = None
-    learning_rate: float | None = None
-    warmup: float = 0.1
+    batch_size: int = option(32, least=1)
+    accumulate: int = option(1, least=1)
+    epochs: float | None = option(None, above=0, most=MOST_STEPS)
+    steps: int | None = option(None, least=1)
+    learning_rate: float | None = option(None, above=0)
+    warmup: float = option(0.1, least=0, below=1)
     decay: Literal["constant", "linear", "cosine"] = "linear"
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    average: float | None = None
-    mask_rate: float = 0.15
-    init_seed: int = 0
-    evaluate_every: int = 50
-    evaluate_rows: int = 2000
-    checkpoint_every: int = 100
-    keep: int = 2
-    probe_at: tuple[int, ...] = (0, 50, 100, 200, 500, 1000, 2000)
-    skip_nonfinite: int = 0
-    devices: int | None = None
-    fsdp: int = 1
-    tensor: int = 1
+    weight_decay: float = option(0.01, least=0)
+    clip: float = option(1.0, above=0)
+    average: float | None = option(None, above=0, below=1)
+    mask_rate: float = option(0.15, least=0, below=1)
+    init_seed: int = option(0, least=0, most=LARGEST_SEED)
+    evaluate_every: int = option(50, least=1)
+    evaluate_rows: int = option(2000, least=1)
+    checkpoint_every: int = option(100, least=1)
+    keep: int = option(2, least=2)
+    probe_at: tuple[int, ...] = option((0, 50, 100, 200, 500, 1000, 2000), least=0)
+    skip_nonfinite: int = option(0, least=0)
+    devices: int | None = option(None, least=1)
+    fsdp: int = option(1, least=1)
+    tensor: int = option(1, least=1)
     distributed: bool = False
-    coordinator: str | None = None
-    processes: int | None = None
-    process: int | None = None
     out: Path = Path("run")
     resume: bool = False
-    trace: Path | None = None
 
     def __post_init__(self):
-        for name in ("out", "trace", "data_dir"):
+        for name in ("out", "data_dir"):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
 
@@ -247,9 +190,12 @@ def check_config(config: TrainConfig) -> None:
     Traceback (most recent call last):
     jaxpe.InputError: `encoding`: no encoding 'rop'; did you mean 'rope'? ...
     """
-    for side in SIDES:
-        encoding_entries(config, side)
-    _check_numbers(config)
+    encoding_entries(config)
+    check_ranges(config)
+    if config.batch_size % config.accumulate:
+        raise InputError(
+            f"`accumulate={config.accumulate}` does not divide `batch_size={config.batch_size}`"
+        )
     check_data_dir(config.data_dir, config.source)
     for name in _changed_names(config, TrainConfig()):
         if config.task not in (tasks := _TASKS.get(name, (config.task,))):
@@ -266,8 +212,6 @@ def check_config(config: TrainConfig) -> None:
         raise InputError("`epochs` and `steps` both set the length of training: pass one of them")
     if config.pretrained is not None:
         _check_pretrained(config)
-    if config.task == "translate":
-        _check_translation(config)
 
 
 def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
@@ -279,13 +223,12 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     512
     """
     task, model = task or config.task, config.model
-    pretrained, translates = config.pretrained is not None, task == "translate"
-    tokenizer = None if translates else tokenizer_name(config)
+    pretrained, tokenizer = config.pretrained is not None, tokenizer_name(config)
     defaults: dict[str, Any] = {
         "task": task,
         "held_out": None if held_out_split(config.source) else 0.1,
         "tokenizer": tokenizer,
-        "max_vocab": MAX_VOCAB if tokenizer and vocabulary_occurs(tokenizer) else None,
+        "max_vocab": MAX_VOCAB if vocabulary_occurs(tokenizer) else None,
         "label_field": LABEL if task == "classify" else None,
         "learning_rate": 3e-5 if pretrained else 1e-3,
         "encoding": None if pretrained else "learned",
@@ -297,10 +240,6 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     if not pretrained:
         sizes |= {"hidden": 4 * model.dim, "kv_heads": model.heads}
         sizes |= {"embedding_norm": model.norm_position == "post"}
-    if translates:
-        defaults |= {"decoder_encoding": config.encoding or "learned", "cross_encoding": "none"}
-        defaults["pairs"] = 10_000
-        sizes["decoder_layers"] = model.layers
     filled = [
         {name: value for name, value in values.items() if getattr(options, name) is None}
         for options, values in ((config, defaults), (model, sizes))
@@ -308,30 +247,27 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     return dataclasses.replace(config, **filled[0], model=dataclasses.replace(model, **filled[1]))
 
 
-def encoding_entries(config: TrainConfig, side: Side = "encoding") -> tuple[CatalogueEntry, ...]:
-    """Encodings that a configuration chains, on one side of an encoder–decoder.
+def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
+    """Encodings that a configuration chains.
 
     Raises:
         InputError: an unknown encoding, with the nearest known name, or one that is not for text.
     """
-    names = getattr(config, side)
+    names = config.encoding
     if not isinstance(names, str | None):
         raise InputError(
-            f"`{side}` is {type(names).__name__}: pass a name of the catalogue, your own encoding "
-            "as my_module:my_encoding, or a file of vectors"
+            f"`encoding` is {type(names).__name__}: pass a name of the catalogue, your own "
+            "encoding as my_module:my_encoding, or a file of vectors"
         )
-    if names is None and side == "decoder_encoding":
-        return encoding_entries(config)
-    names = names or ("none" if side == "cross_encoding" else "learned")
     try:
-        entries = tuple(map(resolve, names.split("+")))
+        entries = tuple(map(resolve, (names or "learned").split("+")))
     except InputError as error:
-        raise InputError(f"`{side}`: {error}") from error
+        raise InputError(f"`encoding`: {error}") from error
     for entry in entries:
         if entry.coordinates != 1:
             raise InputError(
-                f"`{side}`: {entry.name} needs positions with {entry.coordinates} coordinates, but "
-                "positions of text have one: pass another"
+                f"`encoding`: {entry.name} needs positions with {entry.coordinates} coordinates, "
+                "but positions of text have one: pass another"
             )
     return entries
 
@@ -372,20 +308,23 @@ def read_config(directory: str | Path) -> TrainConfig:
             f"{directory} holds no run to resume: there is no {CONFIG}; pass its `out`"
         )
     fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
+    for name in _REMOVED:
+        fields.pop(name, None)
+    if isinstance(fields.get("model"), dict):
+        fields["model"].pop("decoder_layers", None)
     config: TrainConfig = from_json(TrainConfig, fields, where=str(path))
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 
 def _refuse_imports(config: TrainConfig, path: Path) -> None:
     """Raise for encodings in modules that are not imported: a file must not choose the imports."""
-    for side in SIDES:
-        for name in (getattr(config, side) or "").split("+"):
-            module, colon, _ = name.partition(":")
-            if colon and module not in sys.modules:
-                raise InputError(
-                    f"{path}: the encoding {name!r} is in a module that is not imported: import "
-                    f"{module} first, or pass `{side}={name}`"
-                )
+    for name in (config.encoding or "").split("+"):
+        module, colon, _ = name.partition(":")
+        if colon and module not in sys.modules:
+            raise InputError(
+                f"{path}: the encoding {name!r} is in a module that is not imported: import "
+                f"{module} first, or pass `encoding={name}`"
+            )
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:
@@ -421,58 +360,13 @@ def _changed_names(config: TrainConfig, other: TrainConfig) -> list[str]:
     return [name for name, value in values.items() if value != others[name]]
 
 
-def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
-    """Whether a configuration differs only by more steps or epochs.
-
-    >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
-    (True, False)
-    """
-    if not {"steps", "epochs"}.issuperset(_changed_names(config, saved)):
-        return False
-    if config.epochs is None or saved.epochs is None:
-        steps = [one.steps or DEFAULT_STEPS for one in (config, saved)]
-        return config.epochs is saved.epochs is None and steps[0] > steps[1]
-    return config.steps is None and config.epochs > saved.epochs
-
-
-def _check_numbers(config: TrainConfig) -> None:
-    options = flat_fields(config) | {name: getattr(config, name) for name in MACHINE}
-    for name, (least, most) in _RANGES.items():
-        value = options[name]
-        for number in value if isinstance(value, list) else [value]:
-            check_range(name, number, least=least, most=most)
-    if config.average is not None and not 0 < config.average < 1:
-        raise InputError(f"`average` is {config.average}; pass a decay below 1, such as 0.999")
-    for name in ("learning_rate", "clip", "epochs"):
-        value = options[name]
-        if value is not None and not 0 < value <= _LARGEST_FLOAT:
-            raise InputError(f"`{name}` is {value}; pass a positive number")
-    for name in ("warmup", "held_out", "mask_rate"):
-        if (value := options[name]) is not None and not 0 <= value < 1:
-            raise InputError(f"`{name}` is {value}; pass a share of 1")
-    if config.batch_size % config.accumulate:
+def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
+    """Raise if a run is resumed with other settings than steps and epochs."""
+    alike = dataclasses.replace(config, steps=saved.steps, epochs=saved.epochs)
+    if changed := differences(alike, saved):
         raise InputError(
-            f"`accumulate={config.accumulate}` does not divide `batch_size={config.batch_size}`"
-        )
-
-
-def _check_translation(config: TrainConfig) -> None:
-    """Raise for options that do not fit a sequence task of an encoder–decoder."""
-    if config.source not in TRANSLATED:
-        raise InputError(
-            f"`source={config.source}` does not give inputs with answers: for `task` translate "
-            f"pass one of {', '.join(TRANSLATED)}"
-        )
-    for side in SIDES:
-        if fitted := [e.name for e in encoding_entries(config, side) if e.fitted]:
-            raise InputError(
-                f"`{side}`: {fitted[0]} is fitted to a corpus, and has no vectors for longer "
-                "inputs: pass another"
-            )
-    if short := [length for length in config.longer if length <= config.length]:
-        raise InputError(
-            f"`longer` has {short[0]}, which does not exceed `length={config.length}`: pass larger "
-            "lengths"
+            f"{config.out} resumes with its own settings, {', '.join(changed)}: leave these "
+            "options out, or pass another `out`"
         )
 
 
@@ -492,17 +386,6 @@ def _check_pretrained(config: TrainConfig) -> None:
     if fixed:
         fixed = ", ".join(fixed)
         raise InputError(f"{fixed}: the pretrained model fixes these; leave them out")
-
-
-def longest_row(config: TrainConfig) -> int:
-    """Number of positions that a model needs, for the longest document or input with answer.
-
-    >>> longest_row(TrainConfig(task="translate", source="copy", length=4, longer=(6,)))
-    15
-    """
-    if config.task != "translate":
-        return config.length
-    return sequence_task(str(config.source)).tokens(max((config.length, *config.longer)))
 
 
 def tokenizer_name(config: TrainConfig) -> str:

@@ -15,15 +15,12 @@ from jaxpe.data import (
     hold_out,
     load_labelled,
     load_tokens,
-    sequence_pairs,
-    sequence_task,
 )
 from jaxpe.data.corpora.labelled import occurring_vocabulary, shared_vocabulary
 from jaxpe.data.corpora.published import NAMED
 from jaxpe.data.corpora.sources import BUILT_IN, TRAIN, held_out_split, source_paths
 from jaxpe.data.formats.files import listed
 from jaxpe.data.formats.table import column_names
-from jaxpe.data.tasks.sequences import BOS, EOS, PADDING, sequence_tokens
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry import (
     PositionCounts,
@@ -62,7 +59,6 @@ class Data(NamedTuple):
     train: LabelledTokens
     held_out: LabelledTokens
     vocabulary: Vocabulary
-    longer: Mapping[int, LabelledTokens] = {}  # by length of the inputs, for translate
 
 
 def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
@@ -71,8 +67,6 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     Raises:
         InputError: as `load_labelled`, `load_tokens` and `hold_out`.
     """
-    if config.task == "translate":
-        return _sequence_data(config)
     task = config.task or ("classify" if has_labels(config) else "causal")
     share = resolved(config, task).held_out
     labelled = task == "classify" or config.source in NAMED
@@ -92,45 +86,6 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     classes = train.names if task == "classify" else ()
     vocabulary = Vocabulary(task, tokens, classes, mask_id, train.corpus.exclude)
     return Data(train, held_out, vocabulary)
-
-
-def _sequence_data(config: TrainConfig) -> Data:
-    """Random inputs and answers of a sequence task; the labels are the answers.
-
-    Held-out inputs that are also trained on, as some short ones are, are left out.
-    """
-    name, key = str(config.source), jax.random.key(config.seed)
-    task, tokens, special = sequence_task(name), sequence_tokens(name), (PADDING, BOS, EOS)
-    settings = resolved(config)
-    pairs, share = settings.pairs or 0, settings.held_out or 0.0
-
-    def draw(rows: int, length: int, *, exact: bool) -> LabelledTokens:
-        ids = task.sample(jax.random.fold_in(key, length), rows=rows, length=length, exact=exact)
-        arrays = {name: np.asarray(x) for name, x in sequence_pairs(ids["ids"]).items()}
-        cut = {name: x[:, : (x != PADDING).any(axis=0).sum()] for name, x in arrays.items()}
-        longest = int(cut["mask"].sum(axis=1).max())
-        corpus = TokenCorpus(
-            f"{name} of sequences", "ids", cut["ids"], cut["mask"],
-            len(tokens), special, tokens, longest,
-        )  # fmt: skip
-        return LabelledTokens(corpus, cut["labels"], (), "ids")
-
-    def chosen_rows(rows: np.ndarray) -> LabelledTokens:
-        return drawn._replace(corpus=drawn.corpus.chosen(rows), labels=drawn.labels[rows])
-
-    drawn = draw(pairs, config.length, exact=False)
-    inputs = [row.tobytes() for row in drawn.corpus.ids]
-    count = pairs - round(share * pairs)
-    trained = set(inputs[:count])
-    fresh = [row for row in range(count, pairs) if inputs[row] not in trained]
-    if not count or not fresh:
-        raise InputError(
-            f"`pairs={pairs}` with `held_out={share}` leave none to train on, or no held-out input "
-            "that is not also trained on: pass more, or a larger `length`"
-        )
-    longer = {n: draw(config.evaluate_rows, n, exact=True) for n in config.longer}
-    vocabulary = Vocabulary("translate", tokens, special_ids=special)
-    return Data(chosen_rows(np.arange(count)), chosen_rows(np.array(fresh)), vocabulary, longer)
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
@@ -186,7 +141,7 @@ def _count_options(corpus: TokenCorpus) -> dict[str, Any]:
 def fingerprint(data: Data) -> dict[str, int]:
     """Checksum of the documents; a run is not resumed on changed documents."""
     total = 0
-    for part in (data.train, data.held_out, *data.longer.values()):
+    for part in (data.train, data.held_out):
         for array in (part.corpus.ids, part.labels):
             total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
     return {"documents": total}

@@ -1,16 +1,11 @@
-"""Training loop: steps, records, hooks, checkpoints and interruptions."""
+"""Training loop: steps, records, hooks and checkpoints."""
 
 import contextlib
-import itertools
 import math
 import signal
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +18,7 @@ from jaxpe.geometry.checks import check_size
 from jaxpe.training.batches import checksum
 from jaxpe.training.checkpoints import Checkpoint, Checkpoints
 from jaxpe.training.log import Log, Record, plain, read_log
-from jaxpe.training.processes import run_on_all_processes
+from jaxpe.training.processes import wait_for_all
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
@@ -35,10 +30,9 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (named after the event)
         state: state before that step.
     """
 
-    def __init__(self, message: str, *, step: int):
+    def __init__(self, message: str, *, step: int, state: TrainState | None = None):
         super().__init__(message)
-        self.step = step
-        self.state: TrainState | None = None
+        self.step, self.state = step, state
 
 
 class StopTraining(Exception):  # noqa: N818 (named after the event)
@@ -117,9 +111,8 @@ def fit(
     late, so that the device never waits for the host; hooks and checkpoints do wait. A resumed run
     ends with the same parameters and records as an uninterrupted one.
 
-    The last update is saved before any error is raised: Ctrl-C, SIGTERM, or an error of batches or
-    of a hook. If a hook raised, the record of its step in the log has an "error" instead of
-    findings. Resuming with the log runs the hooks of that step again.
+    After an error or Ctrl-C, the same call resumes from the newest checkpoint. The log keeps the
+    records up to it, and the hooks of later steps run again.
 
     A resumed run draws the last batch again, and warns if it differs: other data, or another order.
     A checkpoint is on the disk when the next one is due, and when this function ends.
@@ -128,8 +121,8 @@ def fit(
     The position in the data does not continue: `batches` starts at its own position.
 
     Several processes make the same call, each with its own rows of each batch, and with one folder.
-    Process 0 writes the log. SIGTERM in one of them ends all after the same step, if the processes
-    were started by `jax.distributed.initialize` or `start_processes`.
+    Process 0 writes the log. SIGTERM in one of them ends all after the same step, which is saved,
+    if the processes were started by `jax.distributed.initialize`.
 
     Args:
         state: state to start from; `step` from `train_step` donates its buffers.
@@ -145,8 +138,8 @@ def fit(
         progress: receives the number of the step.
 
     Raises:
-        NonFiniteLoss: names the step; the state before it is saved.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the step is done; at once after a second.
+        NonFiniteLoss: names the step, and has the state before it.
+        KeyboardInterrupt: after SIGTERM in one of several processes.
         ValueError: batches that end too early, batches that cannot be resumed although there are
             checkpoints, or a hook whose keys are in the record already.
         InputError: checkpoints of another run or other data, or an invalid log.
@@ -160,197 +153,130 @@ def fit(
     >>> result.state.params.item(), [record["loss"] for record in result.history]
     (1.0, [1.0, 0.0, 0.0])
     """
-    data = iter(batches)
+    data: Any = iter(batches)
     if checkpoints is not None and not hasattr(data, "get_state"):
         raise ValueError("these batches cannot be resumed: pass jaxpe.training.batches(...)")
     restored = None if checkpoints is None else checkpoints.restore(state)
-    state = state if restored is None else restored.state
     if restored is not None:
+        state = restored.state
         _restore_position(data, restored)
-    start = int(state.step)
-    save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
-    run = _Run(state, step, data, steps, hooks, checkpoints, save_at, on_record)
-    with contextlib.ExitStack() as stack:
-        signals = stack.enter_context(_deferred_signals())
-        if log is not None:
-            if restored or start:
-                run.history = run_on_all_processes(lambda: _earlier_records(Path(log), start))
-            run.repeat_hooks()
-            if jax.process_index() == 0:
-                run.log = stack.enter_context(Log(log, run.history))
-        if not restored and (not run.history or run.history[-1]["step"] < start):
-            record = run.complete_record({"step": start})
+    start, last = int(state.step), steps
+    saves = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
+    history = _earlier_records(log, start) if restored or start else []
+    with _recorder(log, history, on_record) as write, contextlib.ExitStack() as stack:
+        if restored is None and (not history or history[-1]["step"] < start):
+            record, last = _with_findings({"step": start}, hooks, state, last)
             if len(record) > 1:
-                run.write(record)
+                write(record)
+        pending: tuple[int, Metrics] | None = None
+        numbers = range(start + 1, last + 1)
+        shown = progress.track(numbers, "training", total=len(numbers))
+        # Closes a progress bar before an error is printed.
+        stack.callback(getattr(shown, "close", lambda: None))
+        for number in shown:
+            position = None if checkpoints is None else data.get_state()
+            batch = _next_batch(data, number, steps)
+            state, metrics = step(state, batch)
+            if pending is not None:
+                write(_record(*pending, state))
+            pending = number, metrics
+            preempted = _is_preempted(number)
+            is_saved = preempted or number == last or saves(number)
+            if is_saved or any(hook.due(number, last=last) for hook in hooks):
+                record, last = _with_findings(_record(*pending, state), hooks, state, last)
+                pending = None
+                write(record)
+            if checkpoints is not None and (is_saved or number == last):
+                text = position.decode() if isinstance(position, bytes) else position
+                checkpoints.save(number, state, {"position": text, "batch": checksum(batch)})
+            if number == last:
+                break
+            if preempted:
+                raise KeyboardInterrupt(f"SIGTERM after step {number}", signal.SIGTERM)
+        if checkpoints is not None:
+            checkpoints.wait()
+    return FitResult(state, history)
+
+
+def _with_findings(
+    record: Record, hooks: Sequence[Hook], state: TrainState, last: int
+) -> tuple[Record, int]:
+    """Record of a step with the findings of its hooks, and the last step, which they may set."""
+    number, ends = record["step"], last
+    # Hooks that are due come first: one may end the run, and then hooks with `ends` are due.
+    for hook in sorted(hooks, key=lambda hook: not hook.due(number, last=ends)):
+        if not hook.due(number, last=last):
+            continue
         try:
-            numbers = itertools.takewhile(lambda n: n <= run.last, itertools.count(start + 1))
-            shown = progress.track(numbers, "training", total=max(0, steps - start))
-            # Closes a progress bar before an error is printed.
-            stack.callback(getattr(shown, "close", lambda: None))
-            for number in shown:
-                run.advance(number)
-                signals.defers = True  # from now on, a signal can wait for a step to be saved
-                if received := signals.agreed(number):
-                    run.interrupt(number, received)
-            if checkpoints is not None:
-                checkpoints.wait()
-        except Exception as error:
-            run.rescue(error)
-            raise
-    return FitResult(run.state, run.history)
-
-
-@dataclass
-class _Run:
-    """Running training: the state, and metrics that are not read yet."""
-
-    state: TrainState
-    step: Step
-    data: Any
-    steps: int
-    hooks: Sequence[Hook]
-    checkpoints: Checkpoints | None
-    save_at: Callable[[int], bool]
-    on_record: Callable[[Record], Any] | None
-    log: Log | None = None
-    history: list[Record] = field(default_factory=list)
-    pending: tuple[int, Metrics] | None = None
-    # Batches of the last steps, each with the position in the data before it.
-    batches: dict[int, tuple[Any, Batch]] = field(default_factory=dict)
-
-    def __post_init__(self):
-        self.start, self.last = int(self.state.step), self.steps
-
-    def repeat_hooks(self) -> None:
-        """Run the hooks of the last record again, if one of them raised in an earlier run."""
-        if self.history and self.history[-1]["step"] == self.start:
-            record = dict(self.history[-1])
-            if record.pop("error", None) is not None:
-                self.history.pop()
-                self.write(self.complete_record(record))
-
-    def advance(self, number: int) -> None:
-        """Make one update, and record the metrics of the previous one; of this one at a hook."""
-        self.batches.pop(number - 3, None)
-        position = getattr(self.data, "get_state", lambda: None)()
-        try:
-            batch = next(self.data)
-            self.batches[number] = position, batch
-            state, metrics = self.step(self.state, batch)
-        except Exception as error:
-            self.settle(number - 1)  # raises if the previous step was not finite, the likely cause
-            if not isinstance(error, StopIteration):
-                raise
+            findings = hook.run(number, state) or {}
+        except StopTraining as stop:
+            last, findings = number, stop.findings or {}
+        # Record 0 has no loss, but later records do, so the key is refused from the start.
+        for name in sorted(findings.keys() & (record.keys() | {"loss"})):
             raise ValueError(
-                f"the batches ended after {number - 1} of {self.steps} steps: pass more epochs, "
-                "or epochs=None"
-            ) from None
-        earlier, self.state, self.pending = self.pending, state, (number, metrics)
-        if earlier is not None:
-            self.write(_record(*earlier))
-        due = any(hook.due(number, last=self.steps) for hook in self.hooks)
-        if due or number == self.steps or self.save_at(number):
-            self.settle(number)
-
-    def settle(self, number: int) -> None:
-        """Read the pending metrics, run the hooks, write the record, and then save."""
-        if self.pending is None:
-            return
-        record = _record(*self.pending)
-        self.pending = None
-        try:
-            findings = self.complete_record(record)
-        except Exception as error:
-            self.write(record | {"error": f"{type(error).__name__}: {error}"})
-            raise
-        self.write(findings)
-        if number == self.last or self.save_at(number):
-            self.save(number)
-
-    def write(self, record: Record) -> None:
-        self.history.append(plain(record))
-        if self.log is not None:
-            self.log.write(record)
-        if self.on_record is not None and jax.process_index() == 0 and "error" not in record:
-            self.on_record(dict(self.history[-1]))
-
-    def complete_record(self, record: Record) -> Record:
-        """Record of a step with the findings of its hooks."""
-        number = record["step"]
-        # Hooks that are due come first: one may end the run, and then hooks with `ends` are due.
-        for hook in sorted(self.hooks, key=lambda hook: not hook.due(number, last=self.steps)):
-            if not hook.due(number, last=self.last):
-                continue
-            try:
-                findings = hook.run(number, self.state) or {}
-            except StopTraining as stop:
-                self.last, findings = number, stop.findings or {}
-            # Record 0 has no loss, but later records do, so the key is refused from the start.
-            for name in sorted(findings.keys() & (record.keys() | {"loss", "error"})):
-                raise ValueError(
-                    f'a hook returns "{name}", a key that the record of step {number} uses: '
-                    f'return {{"held_out/{name}": ...}}, or another new key'
-                )
-            record = record | findings
-        return record
-
-    def save(self, number: int) -> None:
-        if self.checkpoints is not None:
-            position, batch = self.batches[number]
-            text = position.decode() if isinstance(position, bytes) else position
-            data = {"position": text, "batch": checksum(batch)}
-            self.checkpoints.save(number, self.state, data)
-
-    def interrupt(self, number: int, signal_number: int) -> None:
-        self.settle(number)
-        self.save(number)
-        if self.checkpoints is not None:
-            self.checkpoints.wait()
-        saved = "nothing is saved: pass checkpoints to be able to resume"
-        if self.checkpoints is not None:
-            saved = f"saved in {self.checkpoints.directory}; run it again to resume"
-        message = f"Stopped after step {number} of {self.steps}; {saved}."
-        if jax.process_index() == 0:
-            print(message, file=sys.stderr)
-        raise KeyboardInterrupt(message, signal_number)
-
-    def rescue(self, error: Exception) -> None:
-        """Save the last finite update and the position in the data after it."""
-        if jax.process_count() > 1 and not isinstance(error, NonFiniteLoss):
-            return  # the others may not have the error, and would not save
-        try:
-            self.state = self.state._replace(finite=self.state.finite | True)
-            if isinstance(error, NonFiniteLoss):
-                error.state = self.state
-            done = int(self.state.step)  # an update that is not finite is not counted
-            if self.checkpoints is not None and done > self.start:
-                self.save(done)
-                self.checkpoints.wait()
-        except Exception as another:  # such as for buffers lost inside a step, or a full disk
-            error.add_note(f"Steps since the last checkpoint are not saved: {another}")
+                f'a hook returns "{name}", a key that the record of step {number} uses: '
+                f'return {{"held_out/{name}": ...}}, or another new key'
+            )
+        record = record | findings
+    return record, last
 
 
-def _earlier_records(log: Path, last: int) -> list[Record]:
-    records = read_log(log) if log.exists() else []
+@contextlib.contextmanager
+def _recorder(
+    path: str | Path | None, history: list[Record], on_record: Callable[[Record], Any] | None
+) -> Iterator[Callable[[Record], None]]:
+    """Function that appends a record to the history, to the log and to what `on_record` gets."""
+    first = jax.process_index() == 0
+    wait_for_all()  # before the first process writes the log again
+    own = path is not None and first
+    with Log(path, history) if own else contextlib.nullcontext() as log:
+
+        def write(record: Record) -> None:
+            history.append(plain(record))
+            if log is not None:
+                log.write(record)
+            if on_record is not None and first:
+                on_record(dict(history[-1]))
+
+        yield write
+
+
+def _next_batch(data: Any, number: int, steps: int) -> Any:
+    try:
+        return next(data)
+    except StopIteration:
+        raise ValueError(
+            f"the batches ended after {number - 1} of {steps} steps: pass more epochs, or "
+            "epochs=None"
+        ) from None
+
+
+def _is_preempted(step: int) -> bool:
+    """Whether one of several processes received SIGTERM; true after the same step in all."""
+    on = getattr(jax.config, "jax_enable_preemption_service", False)
+    return bool(jax.process_count() > 1 and on and reached_preemption_sync_point(step))
+
+
+def _earlier_records(log: str | Path | None, last: int) -> list[Record]:
+    records = read_log(log) if log is not None and Path(log).exists() else []
     return [record for record in records if record["step"] <= last]
 
 
 def _restore_position(data: Any, saved: Checkpoint) -> None:
     """Move batches to after the last one that was trained on, which is drawn again."""
-    known = [isinstance(each, dict) and "position" in each for each in saved.data]
-    if not known or not all(known):
+    if not saved.data or not all("position" in (each or ()) for each in saved.data):
         raise InputError(
             f"the checkpoint of step {saved.step} has no position in the data: restore it by "
             "`Checkpoints.restore`, and pass its state to `fit` without these checkpoints"
         )
     same_processes = len(saved.data) == jax.process_count()
     mine = saved.data[jax.process_index() if same_processes else 0]
-    if not same_processes and any(each["position"] != mine["position"] for each in saved.data):
+    position = mine["position"]
+    if not same_processes and any(each["position"] != position for each in saved.data):
         raise InputError(
             f"{len(saved.data)} processes saved step {saved.step}, at different positions in the "
             f"data: resume with {len(saved.data)} processes"
         )
-    position = mine["position"]
     try:
         data.set_state(position.encode() if isinstance(data.get_state(), bytes) else position)
         batch = next(data)
@@ -367,7 +293,7 @@ def _restore_position(data: Any, saved: Checkpoint) -> None:
         )
 
 
-def _record(number: int, metrics: Metrics) -> Record:
+def _record(number: int, metrics: Metrics, state: TrainState) -> Record:
     """Record of an update; raises `NonFiniteLoss` if it is not finite."""
     numbers = {name: plain(value) for name, value in metrics.items()}
     if not numbers.pop("finite", numbers.get("loss", 0) is not None):
@@ -378,49 +304,6 @@ def _record(number: int, metrics: Metrics) -> Record:
             "parameters are unchanged since the step before; try a lower learning rate, a longer "
             "warm-up or a smaller clip, and inspect the batch of this step",
             step=number,
+            state=state._replace(finite=state.finite | True),  # unchanged since the step before
         )
     return {"step": number} | numbers
-
-
-class _Signals:
-    """Signal handler: the first signal requests an end, a second one raises at once.
-
-    In several processes JAX handles SIGTERM, and lets all of them stop after the same step. Ctrl-C
-    then ends a process at once.
-
-    Attributes:
-        received: number of the signal; 0 for none.
-        defers: whether a step is done, so that it is saved before the end. `jaxpe.cli.interrupts`
-            reads it, and ends a process that is still compiling its first step.
-    """
-
-    received = 0
-    defers = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.received:
-            raise KeyboardInterrupt
-        self.received = number
-
-    def agreed(self, step: int) -> int:
-        """Number of a signal that ends the run after this step; 0 for none."""
-        if jax.process_count() == 1:
-            return self.received
-        on = getattr(jax.config, "jax_enable_preemption_service", False)
-        noticed = on and reached_preemption_sync_point(step)
-        return signal.SIGTERM if noticed else 0
-
-
-@contextlib.contextmanager
-def _deferred_signals() -> Iterator[_Signals]:
-    """Defer the first Ctrl-C or SIGTERM to the end of a step, which holds the state's buffers."""
-    handler = _Signals()
-    main = threading.current_thread() is threading.main_thread()
-    # Schedulers and preempted machines send SIGTERM first.
-    numbers = (signal.SIGINT, signal.SIGTERM) if main and jax.process_count() == 1 else ()
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield handler
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous or signal.SIG_DFL)  # None: not installed by Python

@@ -55,8 +55,7 @@ def parameters(config: TrainConfig, vocab_size: int) -> int:
     hidden, kv_heads = model.hidden or 0, model.kv_heads or 0
     attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * kv_heads)
     block = attention + (3 if gated else 2) * model.dim * hidden
-    decoder = (model.decoder_layers or 0) * (block + attention)  # whose blocks attend twice
-    return vocab_size * model.dim + model.layers * block + decoder
+    return vocab_size * model.dim + model.layers * block
 
 
 def activations(config: TrainConfig) -> int:

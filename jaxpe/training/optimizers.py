@@ -157,6 +157,8 @@ def parameter_average(decay: float) -> optax.GradientTransformation:
         copies = jax.tree.map(lambda p: jnp.array(p, compute_dtype(p)), params)
         return AverageState(jnp.int32(0), copies)
 
+    # Not optax.ema: in float32 its weights do not sum to 1. It averages the constant 1 to 0.9995
+    # for decay=0.9999, and to 0.9986 for 0.99999.
     def update(updates: Params, state: Any, params: Params = None) -> tuple[Params, Any]:
         count = state.count + 1
         rate = (1 - decay) / -jnp.expm1(count.astype(float) * math.log(decay))

@@ -31,15 +31,14 @@ from jaxpe.training.build import (
     total_steps,
     trained_params,
 )
-from jaxpe.training.checkpoints import Checkpoints, newest_checkpoint
+from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import (
-    SIDES,
     TrainConfig,
     as_json,
     check_config,
+    check_resumption,
     differences,
     encoding_entries,
-    is_longer,
     load_config,
     save_config,
     tokenizer_name,
@@ -53,7 +52,6 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.extension import check_resumption, extended_after, extension_line
 from jaxpe.training.log import Record
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
@@ -61,12 +59,10 @@ from jaxpe.training.placement import ROWS
 from jaxpe.training.probe import as_record
 from jaxpe.training.processes import (
     join_processes,
-    require_common_folder,
     require_equal_values,
     run_on_first_process,
 )
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
-from jaxpe.training.trace import traced_steps
 
 Params = Any
 # A step, and the numbers of a hook at this step by name; None if a number is not finite.
@@ -97,8 +93,7 @@ class TrainSummary(NamedTuple):
     """Summary of a run.
 
     Attributes:
-        encoding: names of the encodings joined by +, or the pretrained model's name. For an
-            encoder–decoder: of encoder, decoder and cross-attention, joined by " / ".
+        encoding: names of the encodings joined by +, or the pretrained model's name.
         documents: number of training documents.
         parameters: number of parameters of the model.
         seconds: duration of the run, since it was last resumed.
@@ -110,7 +105,7 @@ class TrainSummary(NamedTuple):
         extended_after: last step before the run was extended, if its learning rates differ from the
             longer run's; 0 for none.
         source: name or path of the corpus.
-        task: classify, mlm, causal or translate.
+        task: classify, mlm or causal.
         held_out: number of held-out documents.
         vocab_size: number of tokens in the vocabulary.
         length: number of positions.
@@ -181,11 +176,9 @@ class LoadedRun(NamedTuple):
         """Ids and mask of new texts, cut to the length of the run.
 
         Raises:
-            InputError: a run on ids or on a sequence task, which has no tokenizer of texts.
+            InputError: a run on ids, which has no tokenizer of texts.
         """
         name, tokens = tokenizer_name(self.config), None
-        if self.config.task == "translate":
-            raise InputError("a run of the task translate reads no texts: pass ids to `apply`")
         if vocabulary_occurs(name):  # [MASK], which mlm adds last, occurs in no text
             tokens = self.vocabulary.tokens[: self.vocabulary.mask_id]
         special = self.config.special or self.config.pretrained is not None
@@ -215,7 +208,7 @@ def train(
     Raises:
         InputError: invalid options or documents, too little memory or disk, a folder that holds
             another run or is being written, or other settings for a resumed run.
-        NonFiniteLoss: names the step; the state before it is saved.
+        NonFiniteLoss: names the step, and has the state before it.
 
     >>> import tempfile, pathlib
     >>> from jaxpe.training import ModelConfig, TrainConfig
@@ -228,14 +221,19 @@ def train(
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
-    join_processes(config)
+    if config.distributed:
+        join_processes()
     progress = SILENT if jax.process_index() else progress
     config = local_model_options(config, "pretrained")
     saved = _check_folder(config)
     check_config(config)
     finished = finished_summary(config) if config.resume else None
     if finished is not None:
-        progress.say(_finished_message(config, finished))
+        unit = "steps" if config.epochs is None else "epochs"
+        progress.say(
+            f"{config.out} is finished, after {finished.steps:,} steps; resume it with more "
+            f"`{unit}` to extend it"
+        )
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
@@ -249,8 +247,14 @@ def train(
         "{source}: {task}, {documents:,} documents, {vocab_size:,} tokens in the vocabulary\n"
         "{encoding}: {parameters:,} parameters, {steps:,} steps".format(**facts)
     )
-    if saved is not None and is_longer(config, saved):
-        progress.say(extension_line(config, saved, rows=facts["documents"]))
+    before = facts["steps"] if saved is None else total_steps(saved, facts["documents"])
+    if facts["steps"] < before:
+        raise InputError(
+            f"{config.out} has {before:,} steps: pass more `steps` or `epochs` to extend it, or "
+            "leave both out to resume it"
+        )
+    if facts["steps"] > before:
+        progress.say(f"extended from {before:,} to {facts['steps']:,} steps")
     hooks = _hooks(config, model, data, counts, mesh, progress)
     options = {"hooks": hooks, "on_record": on_record, "progress": progress}
     end, times = _fit(config, data, model, facts["steps"], mesh, options)
@@ -283,14 +287,10 @@ def _fit(
     require_equal_values(as_json(config) | documents)
     with contextlib.ExitStack() as stack:
         run_on_first_process(lambda: stack.enter_context(locked_folder(config.out)))
-        require_common_folder(config.out)
         run_on_first_process(lambda: _prepare_folder(config, data.vocabulary, documents))
-        resumed_at = newest_checkpoint(folder) or 0
-        with (
-            Checkpoints(folder, keep=config.keep, config=documents) as checkpoints,
-            traced_steps(step, config.trace) as step,
-        ):
-            timed = _TimedStep(step)
+        timed = _TimedStep(step)
+        with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
+            resumed_at = checkpoints.latest() or 0
             end = fit(
                 state, timed, batches, steps=steps, log=config.out / LOG, checkpoints=checkpoints,
                 checkpoint_every=config.checkpoint_every, **options,
@@ -316,13 +316,28 @@ def _saved_result(
         **facts,
         evaluation=_evaluations(end.history, config, facts["task"]),
         probe={"first": probes[0], "last": probes[-1]} if probes else {},
-        extended_after=extended_after(config, end.history, steps=facts["steps"]),
+        extended_after=_extended_after(config, end.history, steps=facts["steps"]),
     )
     text = json.dumps(to_json(summary), indent=2) + "\n"
     run_on_first_process(lambda: write_file(config.out / SUMMARY, text))
     last = {name: value for name, value in summary.evaluation.last.items() if name != "step"}
     apply, params = functionalize(model)
     return TrainResult(model, apply, params, end.history, last, summary, config.out)
+
+
+def _extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
+    """Last step whose learning rate differs from a run of `steps` steps; 0 for none."""
+    with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        schedule = jax.jit(build_optimizer(config, steps=steps)[1])
+        rates = np.broadcast_to(schedule(np.arange(steps, dtype=np.int32)), (steps,))
+    pairs = [(record["step"], record.get("learning_rate")) for record in history if record["step"]]
+    other = (
+        step
+        for step, rate in pairs
+        # Beyond rounding to float32.
+        if rate is not None and not np.isclose(rate, rates[step - 1], rtol=1e-5, atol=0)
+    )
+    return max(other, default=0)
 
 
 def finished_summary(config: TrainConfig) -> TrainSummary | None:
@@ -398,13 +413,10 @@ def _hooks(
     """Hooks that evaluate on the held-out documents and probe the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
     held_out = evaluation_batches(config, data.held_out)
-    longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
 
     def evaluation(step: int, state: TrainState) -> Record:
         params = trained_params(config, state)
         means = evaluate(loss, params, held_out, mesh=mesh)
-        for length, batches in longer.items():
-            means[f"exact_{length}"] = evaluate(loss, params, batches, mesh=mesh)["exact"]
         shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in means.items()}
@@ -491,12 +503,11 @@ def _mesh(config: TrainConfig) -> Mesh | None:
 def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
     """Fields of a summary that are known before the first step."""
     corpus, rows = data.train.corpus, len(data.train.labels)
-    sides = SIDES if config.task == "translate" else SIDES[:1]
-    names = ["+".join(entry.name for entry in encoding_entries(config, side)) for side in sides]
+    names = "+".join(entry.name for entry in encoding_entries(config))
     return {
         "source": corpus.name,
         "task": data.vocabulary.task,
-        "encoding": model_name(Path(config.pretrained)) if config.pretrained else " / ".join(names),
+        "encoding": model_name(Path(config.pretrained)) if config.pretrained else names,
         "documents": rows,
         "held_out": len(data.held_out.labels),
         "vocab_size": len(data.vocabulary.tokens),
@@ -505,16 +516,6 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
         "longest": corpus.longest,
         "steps": total_steps(config, rows),
     }
-
-
-def _finished_message(config: TrainConfig, done: TrainSummary) -> str:
-    more = (
-        f"`steps={2 * done.steps}`" if config.epochs is None else f"`epochs={2 * config.epochs:g}`"
-    )
-    return (
-        f"{config.out} is finished: all {done.steps:,} steps are done. To extend it, resume it "
-        f"with {more} or another larger number"
-    )
 
 
 def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evaluations:

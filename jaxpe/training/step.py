@@ -5,7 +5,6 @@ tallies)`. The mean of the tally is minimised; the other tallies are reported by
 also return a number, or a number and numbers by name; each then has weight 1 per batch.
 """
 
-import inspect
 from collections.abc import Callable, Iterable
 from functools import cache, partial, reduce
 from typing import Any, NamedTuple
@@ -129,8 +128,8 @@ def step_function(
         learning_rate (with a schedule), the means of the loss's tallies, and finite.
 
     Raises:
-        ValueError: a loss with other arguments than `(params, batch, key)`, or (at the first call)
-            a loss that is not a scalar.
+        ValueError: (at the first call) a loss that is not a scalar, or a batch whose rows
+            `accumulate` does not divide.
 
     >>> loss = lambda params, batch, key: jnp.mean((params * batch["x"] - 1) ** 2)
     >>> step = step_function(loss, optax.sgd(0.25))
@@ -140,7 +139,6 @@ def step_function(
     (0.5, 1.0)
     """
     check_size("accumulate", accumulate)
-    _check_arguments(loss)
     optimizer = optax.with_extra_args_support(optimizer)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
@@ -253,7 +251,6 @@ def evaluate(
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])
     {'loss': 2.5}
     """
-    _check_arguments(loss)
     key = jax.random.key(0) if key is None else key
     compiled, rows = jax.jit(loss), PartitionSpec()
     if mesh is not None:
@@ -270,20 +267,6 @@ def evaluate(
             seen = sums.get(name, (0.0, 0.0))
             sums[name] = seen[0] + float(total), seen[1] + float(weight)
     return {name: total / weight if weight else 0.0 for name, (total, weight) in sums.items()}
-
-
-def _check_arguments(loss: Callable[..., Any]) -> None:
-    """Raise for a loss that cannot be called with `(params, batch, key)`."""
-    name = getattr(loss, "__name__", "loss")
-    try:
-        inspect.signature(loss).bind(None, None, None)
-    except TypeError as error:
-        raise ValueError(
-            f"the loss {name} cannot be called with (params, batch, key), {error}: without random "
-            f"numbers, pass `lambda params, batch, key: {name}(params, batch)`"
-        ) from error
-    except ValueError:  # compiled code has no signature
-        return
 
 
 def _tallies(output: Any) -> tuple[MeanMetric, dict[str, MeanMetric]]:
@@ -310,22 +293,18 @@ def _gradient(
         tally, extra = _tallies(loss(params, batch, key))
         return tally.total, (tally, extra)
 
-    def part(index, microbatch):
-        key_here = jax.random.fold_in(key, index)
-        gradient, tallies = jax.grad(total, has_aux=True)(params, microbatch, key_here)
+    def part(batch, numbers):
+        key_here = jax.random.fold_in(key, numbers[0])
+        gradient, tallies = jax.grad(total, has_aux=True)(params, batch, key_here)
         return jax.tree.map(_wide, gradient), tallies  # sums of float16 would overflow
 
-    if accumulate == 1:
-        gradient, (tally, extra) = part(0, batch)
-    else:
-        parts = jnp.arange(accumulate), _microbatches(batch, accumulate)
-        shapes = jax.eval_shape(part, *jax.tree.map(lambda x: x[0], parts))
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-        def add(sums, item):
-            return jax.tree.map(jnp.add, sums, part(*item)), None
-
-        gradient, (tally, extra) = jax.lax.scan(add, zeros, parts)[0]
+    # Microbatch i has rows i, i + accumulate, ...: rows of a batch sharded in blocks stay on their
+    # devices. Sums, as the mean of optax.MultiSteps weighs a microbatch with few tokens like one
+    # with many.
+    rows = _row_count(batch, accumulate)
+    size = None if accumulate == 1 else rows // accumulate
+    with jax.numpy_dtype_promotion("standard"):
+        gradient, (tally, extra) = optax.microbatch(part, (0, 1), size)(batch, jnp.arange(rows))
     weight = jnp.where(tally.weight == 0, 1, tally.weight)
     mean = jax.tree.map(lambda g, p: (g / weight.astype(g.dtype)).astype(p.dtype), gradient, params)
     return mean, tally, extra
@@ -339,16 +318,12 @@ def _wide(x: Array) -> Array:
     return x.astype(compute_dtype(x))
 
 
-def _microbatches(batch: Batch, count: int) -> Batch:
-    """`[batch, ...]` to `[count, batch / count, ...]`, microbatch i with rows i, i + count, …"""
-    # Strided, so that rows of a batch sharded in blocks stay on their devices.
-
-    def split(path, x):
-        if x.shape[0] % count:
+def _row_count(batch: Batch, accumulate: int) -> int:
+    """Number of rows of a batch, which is divided into equal parts."""
+    counts = {name: len(array) for name, array in batch.items()} if accumulate > 1 else {}
+    for name, count in counts.items():
+        if count % accumulate:
             raise ValueError(
-                f"batch{jax.tree_util.keystr(path)} has {x.shape[0]} rows, which accumulate="
-                f"{count} does not divide"
+                f"batch[{name!r}] has {count} rows, which accumulate={accumulate} does not divide"
             )
-        return jnp.swapaxes(jnp.reshape(x, (-1, count, *x.shape[1:])), 0, 1)
-
-    return jax.tree_util.tree_map_with_path(split, batch)
+    return next(iter(counts.values()), 1)

@@ -61,7 +61,7 @@ SIZES = EncodingSizes(8, 2, 4, 6)
         ({"heads": 3}, "`dim=8` does not split into 3 heads"),
         ({"factors": (2, 4)}, "pass 1 and then larger ones"),
         ({"factors": (1, 4, 2)}, "pass 1 and then larger ones"),
-        ({"rates": (0.0,)}, "pass positive ones"),
+        ({"rates": (0.0,)}, "pass more than 0"),
         ({"seed": -1}, "`seed` is -1"),
         ({"steps": 1}, "`steps` is 1; pass at least 2"),
         ({"tests": 150}, "`tests=150`: pass 100 or less, or a multiple of 100"),

@@ -10,7 +10,14 @@ from scipy import stats
 
 from jaxpe._core.errors import InputError
 from jaxpe.data.tasks import sequences
-from jaxpe.data.tasks.sequences import SEQUENCE_TASKS, SequenceTask, sequence_task
+from jaxpe.data.tasks.sequences import (
+    EOS,
+    PADDING,
+    SEQUENCE_TASKS,
+    SequenceTask,
+    sequence_pairs,
+    sequence_task,
+)
 from tests.compilation import counted
 
 LENGTH, ROWS = 5, 300
@@ -317,3 +324,16 @@ def test_the_length_of_a_row_says_nothing_about_its_words():
     lengths, first = (np.array([f(words) for words in inputs]) for f in (len, lambda w: w[0]))
     for length in range(1, 9):
         assert len(np.unique(first[lengths == length])) > 4
+
+
+def test_pairs_are_the_two_sides_of_rows():
+    for name in ("reverse", "scan"):
+        rows = sequence_task(name).sample(jax.random.key(3), rows=20, length=3, exact=False)
+        found = {k: np.asarray(v) for k, v in sequence_pairs(rows["ids"]).items()}
+        for row, ids, labels in zip(
+            np.asarray(rows["ids"]), found["ids"], found["labels"], strict=True
+        ):
+            sep, end = (int(np.flatnonzero(row == token)[0]) for token in (2, EOS))
+            assert ids[ids != PADDING].tolist() == [*row[1:sep], EOS]
+            assert labels[labels != PADDING].tolist() == row[sep + 1 : end + 1].tolist()
+        np.testing.assert_array_equal(found["mask"], found["ids"] != PADDING)

@@ -68,20 +68,6 @@ def test_a_signal_that_is_ignored_stays_so(tmp_path):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_handler_that_defers_is_left_to_end_by_itself(tmp_path, again):
-    """As training does, which saves its step; a second signal ends it at once."""
-    work = (
-        "handler = type('Handler', (), {'defers': True, '__call__': lambda *_: None})(); "
-        "signal.signal(signal.SIGTERM, handler); ready(); signal.raise_signal(signal.SIGTERM); "
-        f"time.sleep(0.3); {again} and (signal.raise_signal(signal.SIGTERM), time.sleep(600)); "
-        "print('saved', flush=True)"
-    )
-    process = started(tmp_path / "a", work)
-    out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out) == ((128 + signal.SIGTERM, "") if again else (0, "saved\n"))
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are found in /proc")
 @pytest.mark.parametrize(("words", "number"), [
     (("report", "stdlib"), signal.SIGINT),

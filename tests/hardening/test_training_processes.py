@@ -13,8 +13,14 @@ import pytest
 from tests.compilation import device_environment
 
 ROOT = Path(__file__).parents[2]
+# In place of a cluster manager, which `--distributed` asks for the other processes.
+MAIN = (
+    "import jax, sys; address, process = sys.argv.pop(), int(sys.argv.pop()); "
+    "jax.distributed.initialize(address, 2, process, heartbeat_timeout_seconds=30); "
+    "from jaxpe.cli.main import main; main()"
+)
 TRAIN = (
-    "-c", "from jaxpe.cli.main import main; main()", "train", "--length=4", "--model.dim=8",
+    "-c", MAIN, "train", "--length=4", "--model.dim=8",
     "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
     "--evaluate-every=100000", "--probe-at", "--tensor=2",
 )  # fmt: skip
@@ -59,8 +65,8 @@ def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
 
 
 def two(out, *words, devices=2):
-    common = (*words, f"--out={out}", f"--coordinator={free_address()}", "--processes=2")
-    return [started(*common, f"--process={k}", devices=devices) for k in range(2)]
+    address = free_address()
+    return [started(*words, f"--out={out}", k, address, devices=devices) for k in range(2)]
 
 
 def wait_for_step(log, step, processes):
@@ -72,7 +78,7 @@ def wait_for_step(log, step, processes):
     pytest.fail(str(ended(*processes)))
 
 
-def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(films, tmp_path):
+def test_a_signal_to_one_ends_both_after_one_step_and_a_death_ends_the_other(films, tmp_path):
     out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
     processes = two(out, *TRAIN, films)
     wait_for_step(log, 3, processes)
@@ -81,8 +87,7 @@ def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(
     assert codes == [143, 143], errors
     saved = max(int(path.name) for path in (out / "checkpoints").iterdir())
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()][-1] == saved
-    assert f"Stopped after step {saved} of" in errors[0]
-    assert "--processes=2 --process=1" in errors[1]
+    assert all("To go on: jaxpe train" in error for error in errors)
 
     # Of two devices of a process one may wait for the other, which waits for the dead process,
     # until JAX aborts.
@@ -90,9 +95,5 @@ def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(
     wait_for_step(log, saved + 3, processes)
     processes[1].kill()
     codes, errors = ended(*processes)
-    assert codes == [2, -signal.SIGKILL], errors
-    lines = [line for line in errors[0].splitlines() if line.startswith("jaxpe:")]
-    assert len(lines) == 1
-    assert "another process ended" in lines[0]
-    assert "Traceback" not in errors[0]
-    assert errors[0].rstrip().endswith(lines[0])
+    assert codes[0] != 0
+    assert codes[1] == -signal.SIGKILL

@@ -19,7 +19,7 @@ from jaxpe.training import (
     train_step,
     weight_decay_mask,
 )
-from jaxpe.training.build import build_schedule
+from jaxpe.training.build import build_optimizer
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
@@ -44,7 +44,7 @@ def test_cosine_is_half_way_in_the_middle():
 )
 def test_the_warm_up_of_a_run_ends_at_its_share_of_the_steps(steps, warmup, expected):
     config = TrainConfig(learning_rate=1.0, warmup=warmup)
-    rates = [float(build_schedule(config, steps=steps)(step)) for step in range(steps + 1)]
+    rates = [float(build_optimizer(config, steps=steps)[1](step)) for step in range(steps + 1)]
     np.testing.assert_allclose(rates, expected)
 
 

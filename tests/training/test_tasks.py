@@ -19,6 +19,7 @@ from jaxpe.training.tasks import (
     logits_at,
     masked_lm,
     regression,
+    translation,
 )
 
 VOCAB, N, ROWS = 12, 40, 6
@@ -207,3 +208,21 @@ def test_logits_at_places_are_those_of_the_whole_model():
     few = jax.jit(chosen)(same, data["ids"], places, **options)
     expected = jnp.take_along_axis(whole, places[..., None], axis=1)
     np.testing.assert_allclose(few, expected, atol=1e-5)
+
+
+def test_a_translation_counts_no_padding_and_no_rows_that_fill_a_batch():
+    following = 9.0 * jnp.roll(jnp.eye(6), 1, axis=1)
+
+    def apply(params, ids, decoder_ids, **options):
+        return Output(params[decoder_ids])
+
+    batch = {
+        "ids": jnp.zeros((3, 2), jnp.int32),
+        "mask": jnp.ones((3, 2), bool),
+        "labels": jnp.array([[2, 3, 4], [2, 4, 0], [5, 5, 5]]),
+        "valid": jnp.array([True, True, False]),
+    }
+    tally, tallies = translation(apply, bos_id=1)(following, batch, jax.random.key(3))
+    assert float(tally.weight) == 5
+    assert float(tallies["accuracy"].total) == 4
+    assert (float(tallies["exact"].total), float(tallies["exact"].weight)) == (1, 2)

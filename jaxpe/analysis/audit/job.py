@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from jaxpe import theory
-from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe._core.options import check_range, check_ranges, option
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.audit.evidence import audit_inputs
 from jaxpe.analysis.audit.functions import geometry_of, position_loss
@@ -29,9 +29,9 @@ class AuditOptions(SubjectOptions):
         temperature: τ of the softmax of the loss; Lemmas 11 and 12 are about values below 1.
     """
 
-    examples: int = 256
-    steps: int = 40
-    temperature: float = 1.0
+    examples: int = option(256, least=1)
+    steps: int = option(40, least=1, most=_MOST_STEPS)
+    temperature: float = option(1.0, least=_COLDEST, most=_HOTTEST)
 
 
 def audit(
@@ -94,8 +94,5 @@ def audit(
 
 
 def _check(options: AuditOptions, length: int | None) -> None:
-    check_range("examples", options.examples, least=1, most=LARGEST_SIZE)
+    check_ranges(options)
     check_range("length", length, least=3, most=_MOST_POSITIONS)
-    check_range("steps", options.steps, least=1, most=_MOST_STEPS)
-    check_range("temperature", options.temperature, least=_COLDEST, most=_HOTTEST)
-    check_seed("seed", options.seed)

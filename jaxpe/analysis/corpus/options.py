@@ -6,7 +6,7 @@ from typing import Literal
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SIZE, Source, check_range, check_seed
+from jaxpe._core.options import Source, check_range, check_ranges, option
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.geometry import EmptyPolicy
@@ -46,20 +46,19 @@ class CorpusOptions(Source):
 
     counts: Path | None = None
     align: int | Literal["middle"] | None = None
-    dim: int = DEFAULT_DIM
+    dim: int = option(DEFAULT_DIM, least=2)
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
     special: bool = False
-    splits: int = DEFAULT_SPLITS
+    splits: int = option(DEFAULT_SPLITS, least=1, most=MAX_SPLITS)
     cohort: bool = False
-    limit: int | None = None
+    limit: int | None = option(None, least=2)
     group_field: str | None = None
 
 
 def check_options(options: CorpusOptions) -> None:
     """Raise for options that cannot work, before any computation."""
     check_numbers(options, length=options.length)
-    check_range("limit", options.limit, least=2)
     scored_entries(options.encodings)
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
@@ -72,10 +71,8 @@ def check_options(options: CorpusOptions) -> None:
 def check_numbers(options: CorpusOptions, *, length: int | None) -> None:
     """Raise `InputError` for numbers out of range, at this number of positions."""
     dim = options.dim
-    check_range("length", length, least=1, most=MAX_LENGTH)
-    check_range("dim", dim, least=2, most=LARGEST_SIZE)
-    check_range("splits", options.splits, least=1, most=MAX_SPLITS)
-    check_seed("seed", options.seed)
+    check_range("length", length, least=1, most=MAX_LENGTH)  # also that of stored counts
+    check_ranges(options)
     if dim % 2:
         raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
     remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import Reading, check_range
+from jaxpe._core.options import Reading, check_range, check_ranges, option
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_memory, check_settings
 from jaxpe.data import Tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
@@ -61,16 +61,16 @@ class CountOptions(Reading):
     vocab_size: int | None = None
     separator: int | None = None
     vocab: Path | None = None
-    max_vocab: int | None = None
+    max_vocab: int | None = option(None, least=2)
     special: bool = False
     length: int = 128
-    bins: int | None = None
+    bins: int | None = option(None, least=1)
     spacing: Literal["equal", "log"] = "equal"
     folds: int = 16
     nulls: int = 20
-    workers: int | None = None
-    part: int = 0
-    parts: int = 1
+    workers: int | None = option(None, least=0, most=_MOST_WORKERS)
+    part: int = option(0, least=0)
+    parts: int = option(1, least=1)
     skip_unreadable: bool = False
     group_field: str | None = None
 
@@ -87,13 +87,11 @@ class CountOptions(Reading):
         """
         least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
         check_range("length", self.length, least=least, most=INT32_MAX)
-        check_range("workers", self.workers, least=0, most=_MOST_WORKERS)
-        check_range("max_vocab", self.max_vocab, least=2)
-        check_range("parts", self.parts, least=1)
-        check_range("part", self.part, least=0, most=self.parts - 1)
+        check_ranges(self)
+        check_range("part", self.part, most=self.parts - 1)
         edges = None
         if self.bins is not None:
-            check_range("bins", self.bins, least=1, most=self.length)
+            check_range("bins", self.bins, most=self.length)
             check_bytes(_EDGE_BYTES * self.bins, what=f"`bins={self.bins}`", remedy="pass fewer")
             bins = position_bins(self.length, bins=self.bins, spacing=self.spacing)
             edges = tuple(bins.tolist())

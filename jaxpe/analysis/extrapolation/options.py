@@ -1,12 +1,11 @@
 """Options of a comparison beyond the training length."""
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Literal
 
 from jaxpe._core.errors import InputError, unknown
-from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe._core.options import LARGEST_SEED, check_ranges, option
 from jaxpe.analysis.extrapolation.encodings import entry_of
 from jaxpe.data import SEQUENCE_TASKS
 
@@ -39,28 +38,22 @@ class ExtrapolationOptions:
 
     tasks: tuple[str, ...] = ("sort",)
     encodings: tuple[str, ...] = ("none", "alibi", "rope", "sinusoidal")
-    length: int = 6
-    factors: tuple[int, ...] = (1, 2, 4)
-    seeds: int = 5
-    steps: int = 300
-    batch: int = 32
-    rates: tuple[float, ...] = (3e-3, 1e-2)
-    tests: int = 200
-    dim: int = 32
-    layers: int = 2
-    heads: int = 4
-    hidden: int = 64
+    length: int = option(6, least=1)
+    factors: tuple[int, ...] = option((1, 2, 4), least=1)
+    seeds: int = option(5, least=1)
+    steps: int = option(300, least=2)  # the first step of the warm-up has the rate 0
+    batch: int = option(32, least=1)
+    rates: tuple[float, ...] = option((3e-3, 1e-2), above=0)
+    tests: int = option(200, least=1)
+    dim: int = option(32, least=1)
+    layers: int = option(2, least=1, most=10_000)  # each adds to the compiled program
+    heads: int = option(4, least=1)
+    hidden: int = option(64, least=1)
     norm: Literal["layer", "none"] = "layer"
-    seed: int = 0
+    seed: int = option(0, least=0, most=LARGEST_SEED)
 
     def __post_init__(self) -> None:
-        for name in ("length", "seeds", "batch", "tests", "dim", "layers", "heads", "hidden"):
-            check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
-        # The first step of the warm-up has the rate 0.
-        check_range("steps", self.steps, least=2, most=LARGEST_SIZE)
-        check_range("layers", self.layers, most=10_000)  # each adds to the compiled program
-        check_range("factors", self.factors[-1] if self.factors else 1, most=LARGEST_SIZE)
-        check_seed("seed", self.seed)
+        check_ranges(self)
         for task in self.tasks:
             if task not in SEQUENCE_TASKS:
                 raise InputError(unknown("task", task, SEQUENCE_TASKS))
@@ -81,8 +74,7 @@ class ExtrapolationOptions:
         yield odd, f"`tests={self.tests}`: pass 100 or less, or a multiple of 100"
         ascending = self.factors[:1] == (1,) and list(self.factors) == sorted(set(self.factors))
         yield not ascending, f"`factors` are {self.factors}: pass 1 and then larger ones, in order"
-        positive = bool(self.rates) and all(0 < rate < math.inf for rate in self.rates)
-        yield not positive, f"`rates` are {self.rates}: pass positive ones"
+        yield not self.rates, "`rates` are none: pass a positive one"
 
     @property
     def lengths(self) -> tuple[int, ...]:

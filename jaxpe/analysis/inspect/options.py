@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal, get_args
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import LARGEST_SIZE, Model, Source, check_range, check_seed
+from jaxpe._core.options import Model, Source, check_range, check_ranges, option
 
 Stage = Literal[
     "encoding", "geometry", "attention", "spectral", "heads", "probe", "ablation", "loss", "needles"
@@ -39,9 +39,9 @@ class InspectOptions(Source, Model):
 
     stages: tuple[Stage, ...] = ()
     quick: bool = False
-    examples: int | None = None
-    longest: int | None = None
-    documents: int = 4000
+    examples: int | None = option(None, least=_LEAST_EXAMPLES)
+    longest: int | None = option(None, least=_LEAST_LONGEST)
+    documents: int = option(4000, least=2 * _LEAST_EXAMPLES)
     program: Literal["jax", "torch"] | None = None
     task: Literal["mlm"] | None = None
 
@@ -49,11 +49,8 @@ class InspectOptions(Source, Model):
         """Raise `InputError` for no model, numbers out of range, or unknown stages."""
         if self.model is None:
             raise InputError("pass a `model`: its folder, its file or its name on the hub")
+        check_ranges(self)
         check_range("length", self.length, least=LEAST_LENGTH, most=4096)
-        check_range("examples", self.examples, least=_LEAST_EXAMPLES, most=LARGEST_SIZE)
-        check_range("longest", self.longest, least=_LEAST_LONGEST, most=LARGEST_SIZE)
-        check_range("documents", self.documents, least=2 * _LEAST_EXAMPLES, most=LARGEST_SIZE)
-        check_seed("seed", self.seed)
         if others := sorted(set(self.stages) - set(get_args(Stage))):
             known = ", ".join(get_args(Stage))
             raise InputError(f"`stages` has {', '.join(others)}; pass some of {known}")

@@ -225,8 +225,6 @@ def _read_run(options: InspectOptions, progress: Progress) -> InspectSubject:
     reading = SubjectOptions(**shared)
     subject = read_subject(reading, new_head=False, held_out=True, progress=progress)
     model, task = inspected_model(subject.module), subject.vocabulary.task
-    if task == "translate":
-        raise InputError(f"{options.model} has an encoder and a decoder: pass one of them alone")
     score: Score = "accuracy" if task == "classify" else _SCORES[model.kind]
     examples = options.examples or (_QUICK_EXAMPLES if options.quick else _EXAMPLES[1])
     sample = draw_sample(subject, examples=examples, score=score, seed=options.seed)

@@ -127,17 +127,6 @@ def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
     return {"ids": asked, "mask": asked != PADDING, "labels": behind[:, :-1]}
 
 
-def sequence_tokens(name: str) -> list[str]:
-    """Texts of the ids of a task of tokens with its default sizes.
-
-    >>> sequence_tokens("scan")[:6]
-    ['<pad>', '<bos>', '<sep>', '<eos>', 'walk', 'look']
-    """
-    words = sequence_task(name).vocab_size - FIRST_WORD
-    texts = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
-    return ["<pad>", "<bos>", "<sep>", "<eos>", *texts]
-
-
 def _sampler(
     row: Callable[[Array, Array, int], Row], tokens: Callable[[int], int]
 ) -> Callable[..., Row]:

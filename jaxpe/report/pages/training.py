@@ -18,14 +18,9 @@ from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, percent, plural
 from jaxpe.report.writing import page
 from jaxpe.training import TrainConfig, TrainSummary
-from jaxpe.training.config import DEFAULT_STEPS, MACHINE, SIDES
+from jaxpe.training.config import DEFAULT_STEPS, MACHINE
 from jaxpe.training.log import Record
 
-# Metric beside the loss, its name and unit.
-_METRICS = {
-    "translate": ("exact", "answers wholly right", "share"),
-    "classify": ("accuracy", "held-out accuracy", "share"),
-}
 _SCORES = {
     "min_separation": "smallest separation",
     "violation_rate": "violation rate",
@@ -79,9 +74,11 @@ def _losses(done: TrainSummary) -> list[Finding]:
     first, _, last = done.evaluation
     before, after = (as_float(record["loss"]) for record in (first, last))
     loss = Finding("held-out loss", after, unit="nats", reference=before, against="before")
-    metric, label, unit = _METRICS.get(done.task, ("", "held-out perplexity", ""))
-    pair = [as_float(each.get(metric)) for each in (first, last)]
-    before, after = pair if metric else map(perplexity_of, (before, after))
+    label, unit = "held-out perplexity", ""
+    before, after = map(perplexity_of, (before, after))
+    if done.task == "classify":
+        label, unit = "held-out accuracy", "share"
+        before, after = (as_float(record["accuracy"]) for record in (first, last))
     return [loss, Finding(label, after, unit=unit, reference=before, against="before")]
 
 
@@ -121,7 +118,7 @@ def _open(run: TrainedRun) -> list[Finding]:
     unknown = functools.partial(Finding, value="not measured")
     steps = [unknown(name, todo=said, paste=_compared(config, new)) for name, said, new in rows]
     # It reads texts, and does not import modules of encodings.
-    if config.task != "translate" and ":" not in (config.encoding or ""):
+    if ":" not in (config.encoding or ""):
         line = command_line("audit", Model(model=str(config.out)))
         said = "Check the published theorems on it."
         steps.append(unknown("published theorems", todo=said, paste=line))
@@ -142,7 +139,7 @@ def _resumed(config: TrainConfig) -> str:
     name = "epochs" if config.epochs else "steps"
     longer: dict[str, Any] = {name: 2 * (getattr(config, name) or DEFAULT_STEPS)}
     # Modules are imported only if the command line names them, never from a file.
-    named = [name for name in SIDES if ":" in (getattr(config, name) or "")]
+    named = ["encoding"] if ":" in (config.encoding or "") else []
     given = {name: getattr(config, name) for name in (*MACHINE, *named)}
     return command_line("train", TrainConfig(out=config.out, resume=True, **given, **longer))
 
@@ -164,9 +161,6 @@ def summary_rows(done: TrainSummary) -> list[tuple[str, ...]]:
     if done.task != "classify":
         rows.append(row("perplexity", "loss", lambda loss: number(perplexity_of(loss))))
     rows.append(row("accuracy", "accuracy", percent))
-    for name in records[-1]:
-        if name.startswith("exact"):  # of an encoder-decoder, at the trained lengths and beyond
-            rows.append(row("right answers" + name[5:].replace("_", ", length "), name, percent))
     for name, label in _SCORES.items() if done.probe else ():
         shown = percent if name == "violation_rate" else number
         scores = [done.probe[end].get(f"occupied/{name}") for end in ("first", "last")]
