@@ -16,59 +16,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import Distances, as_distances, euclidean_distances, floating
 from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
-from jaxpe.theory.audit import Audit, AuditInputs, Comparison, Statement, all_less_equal
-from jaxpe.theory.cirrincione2026.sentences import MINIMISER
-
-_TIES = "Of two positions equally far from a third, the worst are {lhs} and {rhs} away from it"
-_STRICT = "In the worst triple the nearer position is {lhs} away and the farther one {rhs}"
-
-CONJECTURE_5 = Statement(
-    name="Conjecture 5",
-    title="monotone corpora have monotone positions",
-    source="Cirrincione (2026), Section 4",
-    claim=(
-        "If d_H(μ_i, μ_j) ≤ d_H(μ_i, μ_k) whenever |i − j| ≤ |i − k|, then every minimiser P* has "
-        "‖p*_i − p*_j‖ ≤ ‖p*_i − p*_k‖ under the same ordering."
-    ),
-    status="false as stated",
-    results=("conjecture-5",),
-    finding=(
-        "A task need not depend on the corpus. Three positions of independent words, √μ_i at equal "
-        "angles, satisfy the hypothesis and (H1) to (H3); learning 0.5 x_0 + 0.1 x_1 + 0.4 x_2 by "
-        "attention puts p_0 and p_2 near each other and p_1 far from both. The hypothesis is also "
-        "stronger than it looks: equal offsets make it an equality, so d_H(μ_i, μ_{i+m}) may "
-        "depend on m and on i modulo m alone, and all neighbours are equally far. In SST-2 and "
-        "stdlib (positions with at least half the documents), 11 and 12 % of the triples violate "
-        "the strict form beyond noise, at a level of 5 %."
-    ),
-    sentences={
-        "if strict": (
-            f"{_STRICT}, in Hellinger distance as estimated; the nearer one must not be farther."
-        ),
-        "if ties": f"{_TIES}, in Hellinger distance as estimated; they must be equal.",
-        "if P minimises": MINIMISER,
-        "then strict": f"{_STRICT}, between position vectors; the nearer one must not be farther.",
-        "then ties": f"{_TIES}, between position vectors; the claim is equality.",
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    """Conjecture 5, with shares of triples that violate or uphold its hypothesis beyond noise.
-
-    Composition, which rotated documents show, does not count as a violation. Each triple is tested
-    at 5 %. The shares are measured but not judged: triples are dependent, so more than 5 % of
-    corpora have more than 5 % significant ties.
-    """
-    audit = conjecture_5(inputs.D, inputs.vectors).add_hypotheses({}, unchecked=("P minimises",))
-    test = monotonicity_test(inputs.counts, inputs.nulls)
-    shares = {
-        "positions judged": jnp.sum(test.present, dtype=jnp.int32),
-        "triples violated beyond noise": test.significant,
-        "triples upheld beyond noise": test.upheld,
-    }
-    return audit._replace(measured=audit.measured | shares)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal
 
 
 class MonotonicityTest(NamedTuple):

@@ -11,68 +11,13 @@ from jaxpe.geometry.counts.distributions import PositionalDistributions, as_dist
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import (
     Audit,
-    AuditInputs,
     Comparison,
-    Statement,
     all_less_equal,
-    boolean,
-    if_compared,
     less_equal,
-)
-from jaxpe.theory.cirrincione2026.sentences import (
-    COLD,
-    EVERY_EXAMPLE,
-    MASKED,
-    SUFFICIENT,
-    THRESHOLD,
 )
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
-
-# Conditions (i) and (ii) that means over examples and a threshold without a number leave open.
-_UNCHECKED = {"τ ≤ τ_0": THRESHOLD, "ε_suff of every example": EVERY_EXAMPLE}
-_PREMISES = {"τ < 1": COLD, "ε_suff": SUFFICIENT} | _UNCHECKED
-# Sentences of the hypotheses that `add_premises` adds.
-PREMISE_SENTENCES = {"if masked loss": MASKED} | {
-    f"if Lemma 11: {name}": sentence for name, sentence in _PREMISES.items()
-}
-
-LEMMA_11 = Statement(
-    name="Lemma 11",
-    title="the gradient of masked language modelling and the KL divergence",
-    source="Cirrincione (2026), Appendix A.3, Eq. (7)",
-    claim=(
-        "Where attention weights are near μ_i(t_j) and the temperature τ is low, E[∂loss/∂L_ij] = "
-        "D_KL(μ_i‖μ_j) + O(τ² + ε_suff)."
-    ),
-    status="false as stated",
-    results=("lemma-11",),
-    finding=(
-        "Softmax ignores a shift of a row of logits, so Σ_j ∂loss/∂L_ij = 0 for every example, "
-        "model and loss, while Σ_j D_KL(μ_i‖μ_j) > 0. So the error is at least the mean of a row "
-        "of D_KL, for any τ and ε_suff. Two words in two orders have ε_suff = 0 and an error of at "
-        "least 0.27. The proof's δ is the derivative of a loss by its own logits, not by the "
-        "logits of attention. Its D_KL(μ‖ν) = D_KL(ν‖μ) + O(‖μ − ν‖₁) has an error as large as "
-        "either side. Weights of a row sum to 1, which μ_i(t_j) need not."
-    ),
-    sentences={
-        "if masked loss": MASKED,
-        **{f"if {name}": sentence for name, sentence in _PREMISES.items()},
-        "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
-        "then (7) up to a factor": if_compared(
-            "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
-        ),
-        "instead rows sum to 0": (
-            "Rows of E δ sum to {lhs} of the sum of their absolute values; up to {rhs} is rounding."
-        ),
-    },
-    evaluate=lambda inputs: lemma_11(
-        inputs.gradients, inputs.mu, temperature=inputs.temperature
-    ).add_hypotheses(
-        {"masked loss": boolean(inputs.family == "masked")}, unchecked=tuple(_UNCHECKED)
-    ),
-)
 
 
 @partial(jax.jit, static_argnames=("temperature", "smoothing", "tolerance"))
@@ -173,16 +118,6 @@ def premises(
         "τ < 1": Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1),
         "ε_suff": less_equal(jnp.max(apart), tolerance),
     }
-
-
-def add_premises(audit: Audit, inputs: AuditInputs) -> Audit:
-    """The audit with the hypotheses of Lemma 11 before its own."""
-    checked = premises(inputs.gradients, inputs.mu, temperature=inputs.temperature)
-    return audit.add_hypotheses(
-        {"masked loss": boolean(inputs.family == "masked")}
-        | {f"Lemma 11: {name}": premise for name, premise in checked.items()},
-        unchecked=tuple(f"Lemma 11: {name}" for name in _UNCHECKED),
-    )
 
 
 def _least_error(delta: Array, kl: Array, both: Array) -> Array:

@@ -11,62 +11,13 @@ from jaxpe.geometry.counts.distributions import PositionalDistributions, as_dist
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import (
     Audit,
-    AuditInputs,
     Comparison,
-    Statement,
     all_less_equal,
-    if_compared,
     less_equal,
 )
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import PREMISE_SENTENCES, add_premises
-from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FORCING, READS
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
 from jaxpe.theory.lipschitz import entry_slope, vector_slope
-
-LEMMA_12 = Statement(
-    name="Lemma 12",
-    title="compatible forcing of masked language modelling",
-    source="Cirrincione (2026), Appendix A.3",
-    claim=(
-        "Under Lemma 11, ‖b_i − b_j‖ ≤ C_b d_H(μ_i, μ_j) with C_b = 4√2 ‖ē‖∞ ‖M‖/√d_k (n taken "
-        "into ‖ē‖∞)."
-    ),
-    status="false as stated",
-    results=("lemma-12",),
-    finding=(
-        "Near copies give equally distributed positions different forcings, at any τ and ε_suff. "
-        "The proof rests on Lemma 11, and on two false steps: D_KL is unbounded, and |D_KL(i‖k) − "
-        "D_KL(j‖k)| ≤ D_KL(i‖j) reads 0.55 ≤ 0.14 for (1/2, 1/2), (1/4, 3/4), (1/16, 15/16). If m "
-        "is the least probability, the differences are at most 2 log(1/m) d_H in the first "
-        "argument and (2/√m) d_H in the second."
-    ),
-    sentences={
-        **PREMISE_SENTENCES,
-        "if attention reads E + p": READS,
-        "then (A2)": f"{FORCING}the published C_b is {{rhs}}.",
-        "then (A2) with n": f"{FORCING}n times the published C_b is {{rhs}}.",
-        "then D_KL ≤ 2√2 d_H": DIVERGENCE,
-        "then D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": if_compared(
-            "In the worst triple the left side is {lhs}, and the right side {rhs}."
-        ),
-        "instead D_KL ≤ g(max μ_i/μ_j) d_H²": if_compared(
-            "The worst pair has D_KL = {lhs}, and g(max μ_i/μ_j) d_H² = {rhs}."
-        ),
-        "instead slope in i": if_compared(
-            "In the worst triple |D_KL(i‖k) − D_KL(j‖k)| is {lhs}, and log(1/m) ‖μ_i − μ_j‖₁ {rhs}."
-        ),
-        "instead slope in k": if_compared(
-            "In the worst triple |D_KL(i‖k) − D_KL(i‖l)| is {lhs}, and (2/√m) d_H {rhs}."
-        ),
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    audit = lemma_12(inputs.gradients, inputs.mu, inputs.means, inputs.query, inputs.key)
-    return add_premises(audit.add_hypotheses({"attention reads E + p": inputs.reads_sum}), inputs)
 
 
 @jax.jit

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances.matrices import centre_rows
-from jaxpe.theory.audit import Audit, Statement, less_equal
-from jaxpe.theory.cirrincione2026.sentences import FINITE, FORCING, FULL, READS
+from jaxpe.theory.audit import Audit, less_equal
 from jaxpe.theory.gradients import (
     PositionGradients,
     Projection,
@@ -18,49 +17,6 @@ from jaxpe.theory.gradients import (
     score_norms,
 )
 from jaxpe.theory.lipschitz import head_slopes, share, vector_slope
-
-LEMMA_14 = Statement(
-    name="Lemma 14",
-    title="sufficient condition for a compatible forcing",
-    source="Cirrincione (2026), Appendix A.3, Eq. (8) and (9)",
-    claim=(
-        "If E[δ_ij] = g(μ_i, μ_j) with g L_g-Lipschitz in d_H(μ_i, ·), then ‖b_i − b_j‖ ≤ C_b "
-        "d_H(μ_i, μ_j), C_b = 2 n L_g ‖ē‖∞ ‖M‖/√d_k, for any differentiable loss."
-    ),
-    status="false as stated",
-    results=("lemma-14",),
-    finding=(
-        "The proof also needs g to be Lipschitz in its second argument, which (9) does not give. "
-        "It replaces E[δ_ij E(t_j)] by E[δ_ij] ē_j. It ignores that p_i acts through values and "
-        "the residual stream: by the lemma, M = 0 would mean b_i = b_j. With both arguments the "
-        "bound holds for the forcing of its formula. (8) is empty if all μ_i differ: any numbers "
-        "are then a function of the pair."
-    ),
-    sentences={
-        "if attention reads E + p": READS,
-        "if full examples": FULL,
-        "if (8)": (
-            "The slope of E δ in either argument is {lhs} at most; where it is finite, equal "
-            "distributions have equal E δ."
-        ),
-        "if (9)": FINITE,
-        "then (A2)": f"{FORCING}slopes of E δ in its first argument give {{rhs}} at most.",
-        "then (A2) both arguments": f"{FORCING}slopes in both arguments give {{rhs}} at most.",
-        "then (A2) of logits": (
-            "For the part of b through the first layer's logits, the largest quotient is {lhs}; "
-            "slopes in both arguments give at most {rhs}."
-        ),
-        "instead (A2) of the formula": (
-            "For the lemma's formula for b, the largest quotient is {lhs}; slopes in both "
-            "arguments give at most {rhs}."
-        ),
-    },
-    evaluate=lambda inputs: lemma_14(
-        inputs.gradients, inputs.D, inputs.means, inputs.query, inputs.key
-    ).add_hypotheses(
-        {"attention reads E + p": inputs.reads_sum, "full examples": inputs.full_examples}
-    ),
-)
 
 
 @jax.jit

@@ -9,8 +9,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, AuditInputs, Statement, all_less_equal, boolean, either
-from jaxpe.theory.cirrincione2026.sentences import FULL, READS
+from jaxpe.theory.audit import Audit, all_less_equal
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -22,73 +21,7 @@ from jaxpe.theory.gradients import (
 )
 from jaxpe.theory.lipschitz import head_slopes, rounding, vector_slope
 
-LEMMA_16 = Statement(
-    name="Lemma 16",
-    title="positional sufficiency for classification by [CLS]",
-    source="Cirrincione (2026), Appendix A.3, Eq. (10) to (12)",
-    claim=(
-        "In d_H, mean embeddings have the Lipschitz constant L_e = ‖E‖∞√(2|V|), expected "
-        "attention weights L_A = ‖M‖‖ē‖∞L_e/√d_k, and E[∂loss/∂L_ij] has L_g = ¼G‖W_V‖‖ē‖∞L_A."
-    ),
-    status="false as stated",
-    results=("lemma-16-11", "lemma-16-12", "lemma-16-10"),
-    finding=(
-        "(10) holds, and r√(4 − d_H²) ≤ 2r is enough for it, with r the radius of the embeddings: "
-        "about √(|V|/2) times sharper. (11) holds, with a factor ½ to spare, for the weights of "
-        "mean logits; E[A_ij] is not that and no function of ē_i: words ±1 have the mean of the "
-        "word 0, and other weights. (12) is false: as M → 0 it tends to 0, but δ of the [CLS] row "
-        "does not, while other rows of one layer have none; two of three factors of δ also "
-        "depend on i, and the third leaves out A_ij A_ik."
-    ),
-    sentences={
-        "if reads [CLS]": either(
-            "The model is a classifier that reads its first row alone.",
-            "The model is no classifier that reads its first row alone.",
-        ),
-        "if attention reads E + p": READS,
-        "if full examples": FULL,
-        "then (10)": "The worst pair has mean embeddings {lhs} apart; L_e d_H is {rhs}.",
-        "then (11) of mean logits": (
-            "The slope of attention between mean embeddings is {lhs}; L_A is {rhs}."
-        ),
-        "then (11) of weights": "The slope of mean attention weights is {lhs}; L_A is {rhs}.",
-        "then (12)": "The slope of E δ in its first argument is {lhs}; L_g is {rhs}.",
-        "instead (10) by the radius": (
-            "The worst pair has mean embeddings {lhs} apart; r √(4 − d_H²) d_H is {rhs}."
-        ),
-        "instead (11) halved": (
-            "The slope of attention between mean embeddings is {lhs}; L_A/2 with 2r for L_e is "
-            "{rhs}."
-        ),
-        "instead (12) of one layer": (
-            "The slope of E δ in its first argument is {lhs}; G‖W_V‖ 2r/4 over the least d_H is "
-            "{rhs}."
-        ),
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
 _STEPS = 200  # towards the centre of the embeddings; any centre gives a valid bound
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    projections = inputs.query, inputs.key, inputs.value, inputs.output
-    audit = lemma_16(
-        inputs.gradients,
-        inputs.mu,
-        inputs.embeddings,
-        *projections,
-        gradient_bound=inputs.gradient_bound,
-    )
-    if inputs.layers > 1:
-        del audit.instead["(12) of one layer"]
-    return audit.add_hypotheses(
-        {
-            "reads [CLS]": boolean(inputs.reads_first),
-            "attention reads E + p": inputs.reads_sum,
-            "full examples": inputs.full_examples,
-        }
-    )
 
 
 @jax.jit

@@ -11,59 +11,9 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.ntk.flow import FixedPoint, gradient_flow
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
-from jaxpe.theory.cirrincione2026.sentences import FORCING
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal, less_equal
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
 from jaxpe.theory.monotone_fit import MonotoneFit, monotone_fit
-
-_ENDS = "The worst pair of positions ends {lhs} apart; "
-
-LEMMA_18 = Statement(
-    name="Lemma 18",
-    title="monotone positions at the fixed point of the linearised flow",
-    source="Cirrincione (2026), Appendix A.4, with Definition 10 and (A1) to (A4)",
-    claim=(
-        "If α_ij = f(d_H(μ_i, μ_j)) with f strictly increasing and α ≻ 0, forcing and corpus are "
-        "compatible and orbits bounded, then P* = α⁻¹b is monotone and satisfies the bound (13)."
-    ),
-    status="vacuous",
-    results=("lemma-18-bound", "lemma-18-order"),
-    finding=(
-        "No positive definite α has an increasing f: the minor f(0)² − f(d)² would be negative. "
-        "With a decreasing f the bound (13) is either false (small f; constant forcing on three "
-        "positions) or, with the factor n that its proof leaves out, no more than the triangle "
-        "inequality; and an order of two upper bounds is none of what they bound. What holds is "
-        "‖p*_i − p*_j‖² ≤ (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b)."
-    ),
-    sentences={
-        "if A1 increasing": (
-            "The best increasing function of d_H explains {rhs} of the variance of α, its diagonal "
-            "included; from {lhs} up counts as all."
-        ),
-        "if A1 diagonal": (
-            "The largest α_ii is {lhs} and the smallest α_ij {rhs}; an increasing function of d_H "
-            "has the first below the second."
-        ),
-        "if A1 positive": (
-            "The smallest eigenvalue of α is {rhs}; more than {lhs} beyond rounding is asked."
-        ),
-        "if A2": f"{FORCING}it has to be finite.",
-        "if A3": (
-            "A share of {lhs} of the triples of positions has the wrong order of d_H; {rhs} may."
-        ),
-        "if A4": (
-            "A share of {lhs} of b lies outside the range of α; a flow that stays bounded has "
-            "{rhs}, and no negative eigenvalue."
-        ),
-        "then (13)": f"{_ENDS}the right side of (13) is {{rhs}}.",
-        "then (13) with n": f"{_ENDS}the right side of (13) with n is {{rhs}}.",
-        "then monotone": (
-            "A share of {lhs} of the triples of P* has the wrong order; {rhs} is claimed."
-        ),
-        "instead energy bound": f"{_ENDS}the energy bound is {{rhs}}.",
-    },
-    evaluate=lambda inputs: lemma_18(inputs.alpha, inputs.forcing, inputs.D),
-)
 
 
 @partial(jax.jit, static_argnames="fraction")

@@ -13,64 +13,9 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
-from jaxpe.theory.audit import Audit, Comparison, Statement
-from jaxpe.theory.cirrincione2026.sentences import MINIMISER, READS
+from jaxpe.theory.audit import Audit, Comparison
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
-
-THEOREM_4 = Statement(
-    name="Theorem 4",
-    title="positional separation",
-    source="Cirrincione (2026), Section 4, with (H1) to (H3)",
-    claim=(
-        "If the expected loss is differentiable and coercive in P, mean embeddings differ (H1), "
-        "swapping two positions raises the loss (H2) and M(ē_i − ē_j) ≠ 0 (H3), then every global "
-        "minimiser has p_i ≠ p_j."
-    ),
-    status="false as stated",
-    results=("theorem-4", "theorem-4-proof"),
-    finding=(
-        "If targets stand at positions (tagging, masked words) or a mask is causal, the model can "
-        "tell tokens apart although p_i = p_j, and P* = 0 can be the minimiser under (H1) to (H3). "
-        "For one label a sequence, read where the swap does not reach, the theorem is true and "
-        "empty: swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, and "
-        "at every P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 with "
-        "all E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and the effect of p_i through "
-        "values and residual stream is left out."
-    ),
-    sentences={
-        "if attention reads E + p": READS,
-        "if coercive": (
-            "Along a ray the loss changes by {rhs}; growth without bound needs more than {lhs}."
-        ),
-        "if H1": (
-            "The two nearest mean embeddings are {rhs} apart; the hypothesis needs more than {lhs}."
-        ),
-        "if H2": (
-            "Of the swaps of two positions that were tried, the least useful changes the expected "
-            "loss by {rhs}; the hypothesis needs more than {lhs}."
-        ),
-        "if H3": (
-            "The worst head maps a difference of mean embeddings to {rhs} of its size; the "
-            "hypothesis needs more than {lhs}."
-        ),
-        "if P minimises": MINIMISER,
-        "then separated": (
-            "The two nearest position vectors are {rhs} apart; the claim is more than {lhs}."
-        ),
-    },
-    evaluate=lambda inputs: theorem_4(
-        inputs.loss,
-        inputs.vectors,
-        inputs.examples,
-        inputs.means,
-        inputs.query,
-        inputs.key,
-        swaps=inputs.swaps,
-        swap=inputs.swap,
-        present=inputs.D.present,
-    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}, unchecked=("P minimises",)),
-)
 
 
 @partial(jax.jit, static_argnames=("loss", "swap", "scales", "batch_size"))

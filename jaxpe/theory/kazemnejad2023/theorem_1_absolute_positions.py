@@ -9,29 +9,7 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, less_equal
-
-NOPE_THEOREM_1 = Statement(
-    name="NoPE Theorem 1",
-    title="absolute positions without positional encoding",
-    source="Kazemnejad et al. (2023), Appendix C.1",
-    claim=(
-        "For sequences that start with <bos> there are weights of a causal decoder without "
-        "positional encoding such that the third row of the hidden state after its first layer is "
-        "the position t = 1 … T + 1."
-    ),
-    status="reproduced",
-    results=("nope-theorem-1",),
-    finding=(
-        "The construction works: a head of equal keys writes u = 1/t, and the feed-forward layer 3 "
-        "relu(1 − u) + Σ_k 2k relu(1/k − u), k = 2 … n − 1, added to u, is exactly t, without "
-        'biases. Its width is n − 1 for n positions, and the "sufficient" width grows with n: a '
-        "linear piece meets the convex curve 1/u at most twice, so at least n/2 − 1 are needed. It "
-        "fails without <bos> in front, with a second <bos>, or without the causal mask, as it "
-        "must. Precision bounds n: 1/t and 1/(t + 1) first round to one number at t = 190 in "
-        "bfloat16, 1,464 in float16 and 11,864,338 in float32."
-    ),
-)
+from jaxpe.theory.audit import Audit, less_equal
 
 
 @partial(jax.jit, static_argnames=("bos", "row", "tolerance"))

@@ -8,29 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal
-
-EQUATION_9 = Statement(
-    name="Equation 9",
-    title="attention weights under ALiBi are Lipschitz in the distance",
-    source="Li (2025, arXiv:2506.06398), Section 5.3, Eq. (9)",
-    claim=(
-        "With α(s, −mΔ) the weight at distance Δ < T during training, s the product of query and "
-        "key, and L_α the Lipschitz constant of α in its second argument, |α(s, −mΔ') − α(s, −mΔ)| "
-        "≤ L_α m|Δ' − Δ| for Δ' > Δ; with m = c/n' the error stays below L_α c at lengths up to "
-        "n'. So attention on longer sequences approximates attention in training. (Reconstructed "
-        "from the text.)"
-    ),
-    status="reproduced under a stated reading",
-    results=("li-equation-9", "li-alibi-patterns"),
-    finding=(
-        "We read: all other logits are fixed. Then L_α = ¼, since ∂α/∂b = α(1 − α). But α is no "
-        "function of s and Δ: its normaliser sums over all keys, and a longer sequence has more of "
-        "them. At Δ' = Δ the right side is 0, but every old weight becomes α(1 − ρ), with ρ the "
-        "share of the new keys, which decides. ρ is small where m T is large; for bounded logits "
-        "it tends to 1 with n' if m n' is constant."
-    ),
-)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal
 
 
 # With fixed m, old weights become e^u/(Z + Z_new) = (1 − ρ) e^u/Z. Where logits also change by δ

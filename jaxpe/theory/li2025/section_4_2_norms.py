@@ -5,25 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
-
-SECTION_4_NORMS = Statement(
-    name="Section 4.2, norms of encodings",
-    title="what an encoding adds to inputs and logits is bounded",
-    source="Li (2025, arXiv:2506.06398), Section 4.2 and Table 2",
-    claim=(
-        "Sinusoids satisfy ‖PE(i)‖ ≤ √d. Learned positions with ‖p_i‖ ≤ B_PE add B_PE to the bound "
-        "of the input. With ‖a_r‖ ≤ B_a the logits of Shaw et al. stay within ‖q‖B_a of the logits "
-        "without a_r. (Reconstructed from the text.)"
-    ),
-    status="reproduced",
-    results=("li-norms",),
-    finding=(
-        "Sinusoids of every position have the norm √(d/2) exactly: each pair has sin² + cos² = 1. "
-        "The other two hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "
-        "√d_k. Training decides how large B_PE and B_a are."
-    ),
-)
+from jaxpe.theory.audit import Audit, all_less_equal, less_equal
 
 
 @jax.jit

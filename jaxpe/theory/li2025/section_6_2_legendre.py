@@ -9,32 +9,7 @@ from jaxtyping import Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.families.orthogonal import legendre_vectors
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
-
-SECTION_6_LEGENDRE = Statement(
-    name="Section 6.2, Legendre polynomials",
-    title="bounded norms, and small differences beyond the training length",
-    source="Li (2025, arXiv:2506.06398), Sections 6.2.3 and 6.2.4",
-    claim=(
-        "PE(i) = (P_k(tanh(i/s))), k < d, s such that tanh covers (0, 1) almost fully within T, "
-        "has ‖PE(i)‖ ≤ √d. Near x = 1, P_k(x) ≈ 1 − (1 − x)k(k + 1)/2 and 1 − tanh y ≈ 2e^(−2y), "
-        "hence |P_k(x_n') − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); summed over k < d, of order "
-        "d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings extrapolate well up "
-        "to a few T. (Formulas are lost; reconstructed from the text.)"
-    ),
-    status="reproduced under a stated reading",
-    results=("li-legendre-small",),
-    finding=(
-        "We read: s is T/5 or below. The norms hold. The inequalities hold too, by |P_k'| ≤ k(k + "
-        "1)/2 and 1 − tanh y ≤ 2e^(−2y), for all positions beyond T, though derived as "
-        "approximations. Differences are at most a tenth of the norm from s = T/5 down, and larger "
-        "above: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 of "
-        "‖PE(T)‖ = 5.58, ten times the last step within T = 64, 0.38. With s = T, where x_T = "
-        "0.76, it reaches 8.0. Differences become small with e^(−2T/s), but the last positions "
-        "within T merge as well: 0.64 beyond T and a last step of 0.10 at s = T/5, 0.0016 and "
-        "0.0005 at T/8, 0 and 0 in float32 at T/16."
-    ),
-)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal, less_equal
 
 
 @partial(jax.jit, static_argnames=("dim", "length", "s", "share"))
