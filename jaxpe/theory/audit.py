@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, checked_jit
 
 
 class Comparison(NamedTuple):
@@ -65,11 +64,12 @@ def within(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
     return np.asarray(matrix)[rows[:, None], rows]
 
 
+@checked_jit()
 def less_equal(
-    lhs: Float[ArrayLike, "*batch"] | float,
-    rhs: Float[ArrayLike, "*batch"] | float,
+    lhs: Float[ArrayLike, "..."] | float,
+    rhs: Float[ArrayLike, "..."] | float,
     *,
-    tolerance: float = 0.0,
+    tolerance: Float[ArrayLike, ""] | float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Comparison lhs ≤ rhs of two numbers, up to `tolerance` times the larger of |lhs| and |rhs|.
@@ -79,17 +79,37 @@ def less_equal(
     >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
     """
-    return _compared(lhs, rhs, tolerance, noise)
-
-
-@jax.jit
-def _compared(lhs, rhs, tolerance, noise) -> Comparison:
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
     size = jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
     allowed = jnp.where(jnp.isinf(size), 0.0, tolerance * size)
     close = lhs - rhs <= allowed + jnp.asarray(noise, allowed.dtype)
     slack = jnp.where(lhs == rhs, 0.0, rhs - lhs)
     return Comparison(lhs, rhs, slack, (lhs <= rhs) | close)
+
+
+@checked_jit()
+def less(
+    lhs: Float[ArrayLike, ""] | float,
+    rhs: Float[ArrayLike, ""] | float,
+    *,
+    noise: Float[ArrayLike, ""] | float = 0.0,
+) -> Comparison:
+    """Comparison lhs < rhs, where rhs must be above lhs by more than `noise`.
+
+    >>> less(1.0, 1.0).holds.item(), less(0.0, 1.0, noise=0.5).holds.item()
+    (False, True)
+    """
+    lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
+    return Comparison(lhs, rhs, rhs - lhs, lhs + jnp.asarray(noise, lhs.dtype) < rhs)
+
+
+def finite(x: Float[Array, ""]) -> Comparison:
+    """Comparison of a number with the largest one of its type.
+
+    >>> finite(jnp.array(jnp.inf)).holds.item()
+    False
+    """
+    return less_equal(x, float(jnp.finfo(x.dtype).max))
 
 
 def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
@@ -101,12 +121,13 @@ def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
     return less_equal(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
+@checked_jit()
 def all_less_equal(
     lhs: Float[ArrayLike, "*cases"],
     rhs: Float[ArrayLike, "..."] | float,
     *,
     where: Bool[ArrayLike, "*cases"] | None = None,
-    tolerance: float = 0.0,
+    tolerance: Float[ArrayLike, ""] | float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Comparison lhs ≤ rhs of many pairs: the pair with the least slack; 0 ≤ 0 without pairs.
@@ -119,13 +140,8 @@ def all_less_equal(
     """
     if jnp.size(lhs) == 0:
         return boolean(True)
-    return _least_slack(lhs, rhs, where, tolerance, noise)
-
-
-@jax.jit
-def _least_slack(lhs, rhs, where, tolerance, noise) -> Comparison:
     rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
-    pairs = _compared(lhs, rhs, tolerance, noise)
+    pairs = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
     counts = jnp.ones(pairs.lhs.shape, bool) if where is None else jnp.asarray(where)
     worst = jnp.argmin(jnp.where(counts, jnp.nan_to_num(pairs.slack, nan=-jnp.inf), jnp.inf))
     lhs, rhs, slack = (jnp.where(jnp.any(counts), jnp.ravel(x)[worst], 0.0) for x in pairs[:3])

@@ -111,6 +111,16 @@ def share(part: Float[ArrayLike, "..."], total: Float[ArrayLike, "..."]) -> Floa
     return jnp.where(total > 0, part / jnp.where(total > 0, total, 1.0), 0.0)
 
 
+def product(factor: Float[ArrayLike, "..."], x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    """factor · x, broadcast; 0 where the factor, ≥ 0, is 0 and x infinite.
+
+    >>> product(jnp.array([2.0, 0.0]), jnp.array(jnp.inf)).tolist()
+    [inf, 0.0]
+    """
+    factor = jnp.asarray(factor)
+    return factor * jnp.where((factor == 0) & jnp.isinf(x), 0.0, x)
+
+
 def rounding(x: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     """Differences of entries of x up to this are rounding: 64·eps·max |x|.
 

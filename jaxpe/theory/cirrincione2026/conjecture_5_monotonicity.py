@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln, xlogy
+from jax.scipy.stats import binom
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import Distances, as_distances, euclidean_distances, floating
 from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
@@ -76,9 +76,13 @@ def conjecture_5(
     P = as_distances(Distances(P.values, P.present & D.present))
     hypotheses, rate_D, asymmetry_D = _both_forms(D, tolerance)
     conclusions, rate_P, asymmetry_P = _both_forms(P, tolerance)
-    rates = {"violation_rate_D": rate_D, "violation_rate_P": rate_P}
-    asymmetries = {"asymmetry_D": asymmetry_D, "asymmetry_P": asymmetry_P}
-    return Audit(hypotheses, conclusions, rates | asymmetries)
+    measured = {
+        "violation_rate_D": rate_D,
+        "violation_rate_P": rate_P,
+        "asymmetry_D": asymmetry_D,
+        "asymmetry_P": asymmetry_P,
+    }
+    return Audit(hypotheses, conclusions, measured)
 
 
 def outer_words_loss(P: Float[ArrayLike, "3 2"], *, ridge: float = 1e-3) -> Float[Array, ""]:
@@ -184,15 +188,12 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
     delta, present = D
     n = delta.shape[0]
     i, offset = jnp.arange(n)[:, None], jnp.arange(1, n)[None, :]
-
-    def side(j: Array) -> tuple[Array, Array]:
-        inside = jnp.clip(j, 0, n - 1)
-        return delta[i, inside], (j == inside) & present[i] & present[inside]
-
-    (left, has_left), (right, has_right) = side(i - offset), side(i + offset)
-    either, both = has_left | has_right, has_left & has_right
-    largest = jnp.maximum(jnp.where(has_left, left, 0.0), jnp.where(has_right, right, 0.0))
-    smallest = jnp.minimum(jnp.where(has_left, left, jnp.inf), jnp.where(has_right, right, jnp.inf))
+    j = jnp.stack([i - offset, i + offset])
+    inside = jnp.clip(j, 0, n - 1)
+    exists = (j == inside) & present[i] & present[inside]
+    either, both = jnp.any(exists, axis=0), jnp.all(exists, axis=0)
+    largest = jnp.max(delta[i, inside], axis=0, where=exists, initial=0.0)
+    smallest = jnp.min(delta[i, inside], axis=0, where=exists, initial=jnp.inf)
     # Around i, the largest distance at any nearer offset against the smallest at this one.
     reached = jax.lax.cummax(largest, axis=1)[:, :-1]
     some_nearer = jax.lax.cummax(either.astype(jnp.int32), axis=1)[:, :-1] > 0
@@ -225,7 +226,7 @@ def _cross_fold_squares(
     every = every - jnp.mean(every, axis=(0, 1), keepdims=True)
 
     def squares(pair: Array) -> Array:
-        product = jnp.matmul(every[pair[0]], every[pair[1]].T, precision="highest")
+        product = dot(every[pair[0]], every[pair[1]].T)
         diagonal = jnp.diagonal(product)
         return diagonal[:, None] + diagonal[None, :] - product - product.T
 
@@ -251,15 +252,12 @@ def _expected_roots(
 
 def _root_table(rates: Float[Array, " n"], *, small: int = 64) -> Float[Array, "n small"]:
     """E√X for X ~ Binomial(c, q) and c < `small`, at each position's rate q."""
-    c = jnp.arange(small).astype(rates.dtype)[:, None]
-    x = jnp.arange(small).astype(rates.dtype)[None, :]
-    inside = x <= c
-    rest = jnp.where(inside, c - x, 0.0)
-    ways = gammaln(c + 1.0) - gammaln(x + 1.0) - gammaln(rest + 1.0)
+    x = jnp.arange(small).astype(rates.dtype)
+    c = x[:, None]
 
     def expected_root(q: Array) -> Array:
-        probability = jnp.exp(ways + xlogy(x, q) + xlogy(rest, 1.0 - q))
-        return jnp.sum(jnp.where(inside, jnp.sqrt(x) * probability, 0.0), axis=1)
+        # 0 where x > c, where pmf computes exp(−∞).
+        return jnp.sum(jnp.sqrt(x)[None, :] * binom.pmf(x[None, :], c, q), axis=1)
 
     return jax.lax.map(expected_root, rates)
 
@@ -272,7 +270,7 @@ def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
     """
     incidence = np.zeros((folds, len(K)))
     incidence[np.triu_indices(folds, 1), np.arange(len(K))] = 1.0
-    R = jnp.matmul(jnp.asarray(incidence, K.dtype), K, precision="highest")
+    R = dot(jnp.asarray(incidence, K.dtype), K)
     A, R2 = 2.0 * _squared_differences(K), _squared_differences(R)
     total = 2.0 * jnp.sum(K, axis=0)
     T = total[:, None] - total[None, :]
@@ -285,6 +283,6 @@ def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
 
 def _squared_differences(X: Float[Array, "m n"]) -> Float[Array, "n n"]:
     """Σ_m (X_mj − X_mk)² for all (j, k)."""
-    product = jnp.matmul(X.T, X, precision="highest")
+    product = dot(X.T, X)
     diagonal = jnp.diagonal(product)  # summed as the product is, so that j = k gives 0 exactly
     return jnp.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * product, 0.0)

@@ -9,12 +9,7 @@ import jax.numpy as jnp
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import (
-    Audit,
-    Comparison,
-    all_less_equal,
-    less_equal,
-)
+from jaxpe.theory.audit import Audit, all_less_equal, finite, less, less_equal
 from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import least_probability
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
@@ -65,15 +60,14 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     where = pair_mask(mu.present)
     hypotheses, unchecked = {}, {}
     if family == "masked":
-        m = least_probability(mu)
-        hypotheses = {"away from zero": Comparison(jnp.zeros_like(m), m, m, m > 0)}
+        hypotheses = {"away from zero": less(0.0, least_probability(mu))}
         conclusions = {
             "L_g ≤ 2√2": less_equal(L_g, 8.0**0.5),
             "D_KL ≤ 2√2 d_H": all_less_equal(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
         }
     elif family == "classification":
         unchecked = {"positional frequencies": None}
-        conclusions = {"L_g finite": less_equal(L_g, float(jnp.finfo(delta.dtype).max))}
+        conclusions = {"L_g finite": finite(L_g)}
     elif family == "agnostic":
         eps = 1e3 * float(jnp.finfo(delta.dtype).eps)
         asymmetry = jnp.where(where[None], jnp.abs(delta - jnp.swapaxes(delta, 1, 2)), 0.0)

@@ -7,14 +7,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.stats import rankdata
 
+from jaxpe._core.arrays import dot
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import (
-    Audit,
-    Comparison,
-    all_less_equal,
-    less_equal,
-)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal, less, less_equal
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
@@ -108,14 +104,13 @@ def premises(
     tolerance: float = 0.1,
 ) -> dict[str, Comparison]:
     """Hypotheses of Lemmas 11 and 12: a low temperature τ, and attention near μ_i(t_j)."""
-    tau = jnp.asarray(temperature, jnp.result_type(float))
     rows = jnp.asarray(mu.probabilities)
-    overlap = jnp.matmul(rows, rows.T, precision="highest").astype(gradients.weights.dtype)
+    overlap = dot(rows, rows.T).astype(gradients.weights.dtype)
     both = mu.present[:, None] & mu.present[None, :]
     apart = jnp.where(both[None], jnp.abs(gradients.weights - overlap[None]), 0.0)
     return {
         # Whatever the threshold τ_0 < 1 of condition (ii).
-        "τ < 1": Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1),
+        "τ < 1": less(temperature, 1.0),
         "ε_suff": less_equal(jnp.max(apart), tolerance),
     }
 

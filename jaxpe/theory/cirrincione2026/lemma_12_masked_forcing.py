@@ -1,5 +1,7 @@
 """Lemma 12: is the forcing of masked language modelling Lipschitz, with the published constant?"""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -11,13 +13,12 @@ from jaxpe.geometry.counts.distributions import PositionalDistributions, as_dist
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import (
     Audit,
-    Comparison,
     all_less_equal,
     less_equal,
 )
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
-from jaxpe.theory.lipschitz import entry_slope, vector_slope
+from jaxpe.theory.lipschitz import entry_slope, product, vector_slope
 
 
 @jax.jit
@@ -72,6 +73,7 @@ def lemma_12(
     tolerance = 64 * float(jnp.finfo(d.dtype).eps)
     noise = tolerance * float(jnp.finfo(d.dtype).eps)  # of the square of a distance
     difference = _largest_differences(kl)
+    bound = product(d**2, kl_ratio(_largest_ratios(mu.probabilities)))
     comparable = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
 
     def slope(kl: Array) -> Array:
@@ -80,19 +82,17 @@ def lemma_12(
         capped = jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)
         return entry_slope(capped, d, where=where, negligible=noise)
 
-    def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
-        return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
-
+    compare = partial(all_less_equal, tolerance=tolerance, noise=noise)
     conclusions = {
         "(A2)": less_equal(C_b, published),
         "(A2) with n": less_equal(C_b, n * published),
-        "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where),
-        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, comparable),
+        "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where=where),
+        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, where=comparable),
     }
     instead = {
-        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _ratio_bound(mu, d), where & jnp.isfinite(kl)),
-        "slope in i": compare(slope(kl), -2.0 * jnp.log(m), m > 0),
-        "slope in k": compare(slope(kl.T), 2.0 / jnp.sqrt(m), m > 0),
+        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, bound, where=where & jnp.isfinite(kl)),
+        "slope in i": compare(slope(kl), -2.0 * jnp.log(m), where=m > 0),
+        "slope in k": compare(slope(kl.T), 2.0 / jnp.sqrt(m), where=m > 0),
     }
     measured = {"C_b": C_b, "published": published, "published with n": n * published, "m": m}
     return Audit({}, conclusions, measured, instead)
@@ -114,13 +114,6 @@ def _largest_differences(kl: Array) -> Array:
         return jnp.max(jnp.where(both, 0.0, difference), axis=1)
 
     return jax.lax.map(largest_difference, kl)
-
-
-def _ratio_bound(mu: PositionalDistributions, d: Array) -> Array:
-    """g(max_v μ_i(v)/μ_j(v)) d_ij²."""
-    rows = jnp.asarray(mu.probabilities)
-    bound = kl_ratio(_largest_ratios(rows)) * jnp.where(d > 0, d, 1.0) ** 2
-    return jnp.where(d > 0, bound, 0.0)
 
 
 def _largest_ratios(rows: Array) -> Array:

@@ -1,11 +1,13 @@
 """Lemma 16: Lipschitz constants of mean embeddings, attention weights and E[∂loss/∂L_ij]."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
@@ -91,20 +93,16 @@ def lemma_16(
     d, where = D.values.astype(dtype), pair_mask(mu.present)
     least = jnp.min(jnp.where(where, d, jnp.inf))
     one_layer = jnp.where(least > 0, 0.5 * values * radius / least, jnp.inf)
-    tolerance, noise = 64 * float(jnp.finfo(dtype).eps), rounding(means).astype(dtype)
-
-    def compare(lhs: Array, rhs: Array, where: Array | None = None, noise: Array | float = 0.0):
-        return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
-
+    compare = partial(all_less_equal, tolerance=64 * float(jnp.finfo(dtype).eps))
+    compare_means = partial(compare, apart, where=where, noise=rounding(means).astype(dtype))
     conclusions = {
-        "(10)": compare(apart, L_e * d, where, noise),
+        "(10)": compare_means(L_e * d),
         "(11) of mean logits": compare(logits_slopes, L_A),
         "(11) of weights": compare(weights_slopes, L_A),
         "(12)": compare(slopes, L_g),
     }
-    by_radius = radius * total_variation_bound(d)
     instead = {
-        "(10) by the radius": compare(apart, by_radius, where, noise),
+        "(10) by the radius": compare_means(radius * total_variation_bound(d)),
         "(11) halved": compare(logits_slopes, halved),
         "(12) of one layer": compare(slopes, one_layer),
     }
@@ -128,8 +126,7 @@ def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
     rows = jnp.asarray(mu.probabilities)
     occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
     weight = occurs.astype(embeddings.dtype)
-    start = jnp.matmul(weight[None], embeddings, precision="highest")[0]
-    start = start / jnp.maximum(jnp.sum(weight), 1.0)
+    start = dot(weight[None], embeddings)[0] / jnp.maximum(jnp.sum(weight), 1.0)
 
     def distances(c: Array) -> Array:
         return jnp.where(occurs, jnp.linalg.norm(embeddings - c[None, :], axis=1), 0.0)

@@ -22,7 +22,7 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, Comparison, less_equal
+from jaxpe.theory.audit import Audit, less, less_equal
 from jaxpe.theory.lipschitz import share
 
 
@@ -103,8 +103,7 @@ def remark_8(
         "exact at r": less_equal(stress(mds.coordinates, D), n**2 * jnp.finfo(dtype).eps),
         "over-parametrised": less_equal(rank * (n + d - rank), n * d),
     }
-    smaller = Comparison(rank, jnp.full_like(rank, d), d - rank, rank < d)
-    return Audit({"r < d": smaller}, conclusions, measured)
+    return Audit({"r < d": less(rank, d)}, conclusions, measured)
 
 
 @partial(jax.jit, static_argnames=("criterion", "steps", "momentum"))

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
-from jaxpe.theory.audit import Audit, Comparison
+from jaxpe.theory.audit import Audit, Comparison, less
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
 
@@ -88,16 +88,16 @@ def theorem_4(
     eps = float(jnp.finfo(P.dtype).eps)
     hypotheses = {
         "coercive": _coercive(losses),
-        "H1": _clearly_above(min_separation(means, present=present), rounding(means)),
-        "H2": _clearly_above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        "H3": _clearly_above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+        "H1": less(0.0, min_separation(means, present=present), noise=rounding(means)),
+        "H2": less(0.0, jnp.min(changes, initial=jnp.inf), noise=64 * eps * jnp.abs(at_P)),
+        "H3": less(0.0, jnp.min(degeneracy["H3 by head"]), noise=64 * eps),
     }
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
-    separated = _clearly_above(min_separation(P, present=present), rounding(P))
+    separated = less(0.0, min_separation(P, present=present), noise=rounding(P))
     return Audit(hypotheses, {"separated": separated}, measured | degeneracy)
 
 
@@ -137,17 +137,10 @@ def _expected_losses(
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 
-def _clearly_above(value: Array, floor: Array | float) -> Comparison:
-    """Comparison 0 < value, beyond rounding."""
-    zero = jnp.zeros_like(value)
-    return Comparison(zero, value, value, value > floor)
-
-
 def _coercive(losses: Array) -> Comparison:
     """Losses at the scales t_0 … T and at √T."""
     start, end, middle = losses[0], losses[-2], losses[-1]
-    before, after = 1.5 * jnp.maximum(middle - start, 0.0), end - start
-    return Comparison(before, after, after - before, after > before)
+    return less(1.5 * jnp.maximum(middle - start, 0.0), end - start)
 
 
 def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:
@@ -156,7 +149,7 @@ def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> d
 
     def least(first: Array, second: Array) -> Array:
         # ‖Δ W Uᵀ‖ for one head, both [dim, head_dim].
-        through = jnp.matmul(jnp.matmul(means, first, precision="highest"), second.T)
+        through = dot(means, first, second.T)
         norm = product_norms(second[:, None], jnp.transpose(first)[None])[0]
         apart = euclidean_distances(through, present=present).values
         shares = share(apart, norm * between)

@@ -8,7 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Comparison, all_less_equal
+from jaxpe.theory.audit import Audit, all_less_equal
 
 
 # With fixed m, old weights become e^u/(Z + Z_new) = (1 − ρ) e^u/Z. Where logits also change by δ
@@ -62,29 +62,24 @@ def equation_9(
     longer, flatter = (_softmax(content - slope * distances, allowed) for slope in (m, m_far))
     new, new_flatter = (_sum(jnp.where(near, 0, x)) for x in (longer, flatter))
     change, flat_change = jnp.abs(longer - trained), jnp.abs(flatter - trained)
-    noise = 64 * float(jnp.finfo(dtype).eps)
-
-    def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
-        return all_less_equal(lhs, rhs, where=where, noise=noise)
-
-    beyond = allowed & ~near
+    compare = partial(all_less_equal, noise=64 * float(jnp.finfo(dtype).eps))
+    compare_near = partial(compare, where=near)
     moved = m * (farthest - distances)
     at_end = content - m * (length - 1)
     end_change = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
     quarter, c = jnp.asarray(0.25, dtype), m * length
     reach = jnp.max(jnp.where(near, distances, 0), axis=1, keepdims=True)
     within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
+    farther = quarter * m * (distances - (length - 1))
     conclusions = {
-        "(9) of one bias": compare(
-            jnp.abs(_lowered_weights(trained, moved) - trained), quarter * moved, near
-        ),
-        "(9) at Δ' = Δ": compare(change, jnp.zeros((), dtype), near),
-        "(9) beyond T": compare(end_change, quarter * m * (distances - (length - 1)), beyond),
-        "(9) with m = c/n'": compare(flat_change, quarter * c, near),
+        "(9) of one bias": compare_near(_lowering(trained, moved), quarter * moved),
+        "(9) at Δ' = Δ": compare_near(change, 0.0),
+        "(9) beyond T": compare(end_change, farther, where=allowed & ~near),
+        "(9) with m = c/n'": compare_near(flat_change, quarter * c),
     }
     instead = {
-        "by new keys": compare(change, new * trained, near),
-        "by new keys and m": compare(flat_change, new_flatter + within, near),
+        "by new keys": compare_near(change, new * trained),
+        "by new keys and m": compare_near(flat_change, new_flatter + within),
     }
     measured = {
         "share of new keys": new[:, 0],
@@ -102,10 +97,10 @@ def _sum(x: Array) -> Array:
     return jnp.sum(x, axis=-1, keepdims=True)
 
 
-def _lowered_weights(weights: Array, down: Array) -> Array:
-    """Each weight after its own logit alone is lowered by `down`."""
+def _lowering(weights: Array, down: Array) -> Array:
+    """Change of each weight when its own logit alone is lowered by `down`."""
     lowered = weights * jnp.exp(-down)
-    return lowered / (1 - weights + lowered)
+    return jnp.abs(lowered / (1 - weights + lowered) - weights)
 
 
 def _exchanged(trained: Array, content: Array, bias: Array, logits: Array, near: Array) -> Array:

@@ -1,11 +1,13 @@
 """Li (2025), Section 4.2: norms of sinusoids and learned positions, logits of relative ones."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, all_less_equal, less_equal
+from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe.theory.audit import Audit, all_less_equal
 
 
 @jax.jit
@@ -43,21 +45,19 @@ def section_4_norms(
         jnp.linalg.norm(rows, axis=1) for rows in (sinusoids, x, table, queries, key_table)
     )
     sums = jnp.linalg.norm(x[:, None, :] + table[None, :, :], axis=2)
-    added = jnp.abs(jnp.matmul(queries, key_table.T, precision="highest")) / width**0.5
+    added = jnp.abs(dot(queries, key_table.T)) / width**0.5
     by_norms = (q * jnp.max(a))[:, None]
     # Vectors may have been computed in float32.
-    tolerance = 64 * float(jnp.finfo(jnp.float32).eps)
+    compare = partial(all_less_equal, tolerance=64 * float(jnp.finfo(jnp.float32).eps))
     conclusions = {
-        "sinusoids": less_equal(jnp.max(norms), d**0.5, tolerance=tolerance),
-        "learned": less_equal(
-            jnp.max(sums), jnp.max(inputs) + jnp.max(learned), tolerance=tolerance
-        ),
-        "Shaw": all_less_equal(added, by_norms, tolerance=tolerance),
+        "sinusoids": compare(norms, d**0.5),
+        "learned": compare(sums, jnp.max(inputs) + jnp.max(learned)),
+        "Shaw": compare(added, by_norms),
     }
     instead = {
-        "sinusoids, above": less_equal(jnp.max(norms), (d / 2) ** 0.5, tolerance=tolerance),
-        "sinusoids, below": less_equal((d / 2) ** 0.5, jnp.min(norms), tolerance=tolerance),
-        "Shaw by √d_k": all_less_equal(added, by_norms / width**0.5, tolerance=tolerance),
+        "sinusoids, above": compare(norms, (d / 2) ** 0.5),
+        "sinusoids, below": compare((d / 2) ** 0.5, jnp.min(norms)),
+        "Shaw by √d_k": compare(added, by_norms / width**0.5),
     }
     measured = {
         "√d": jnp.asarray(d**0.5),

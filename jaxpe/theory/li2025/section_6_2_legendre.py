@@ -4,12 +4,11 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jaxtyping import Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.families.orthogonal import legendre_vectors
-from jaxpe.theory.audit import Audit, Comparison, all_less_equal, less_equal
+from jaxpe.theory.audit import Audit, all_less_equal
 
 
 @partial(jax.jit, static_argnames=("dim", "length", "s", "share"))
@@ -59,13 +58,9 @@ def section_6_legendre(
     each = 2 * slopes * jnp.exp(-2 * t[1])
     gone = rest[1] - rest[2:]
     by_x = jnp.minimum(jnp.linalg.norm(slopes) * gone, 2 * dim**0.5)
-    noise = 64 * float(jnp.finfo(dtype).eps) * dim**0.5
-
-    def compare(lhs: Array, rhs: Array) -> Comparison:
-        return all_less_equal(lhs, rhs, noise=noise)
-
+    compare = partial(all_less_equal, noise=64 * float(jnp.finfo(dtype).eps) * dim**0.5)
     conclusions = {
-        "‖PE‖ ≤ √d": less_equal(jnp.max(jnp.linalg.norm(rows, axis=1)), dim**0.5, noise=noise),
+        "‖PE‖ ≤ √d": compare(jnp.linalg.norm(rows, axis=1), dim**0.5),
         "tanh": compare(rest, 2 * jnp.exp(-2 * t)),
         "Taylor": compare(1 - rows[:, 1:], slopes[None, 1:] * rest[:, None]),
         "each k": compare(apart[:, 1:], each[None, 1:]),
