@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.ntk.examples import expectation
@@ -134,7 +134,7 @@ def mean_embeddings(
     mu = as_distributions(mu)
     embeddings = jnp.asarray(embeddings)
     frequencies = jnp.where(mu.present[:, None], floating(mu.probabilities), 0.0)
-    return jnp.matmul(frequencies.astype(embeddings.dtype), embeddings, precision="highest")
+    return dot(frequencies.astype(embeddings.dtype), embeddings)
 
 
 @jax.jit
@@ -156,10 +156,10 @@ def forcing_of_means(
     """
     delta = jnp.asarray(delta)
     means, query, key = (jnp.asarray(x).astype(delta.dtype) for x in (means, query, key))
-    highest = lax.Precision.HIGHEST
-    key_term = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
-    query_term = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
-    return -(key_term + query_term) / query.shape[-1] ** 0.5
+    term = partial(jnp.einsum, precision="highest")
+    by_keys = term("hik,kd,dhc,ehc->ie", delta, means, key, query)
+    by_queries = term("hki,kd,dhc,ehc->ie", delta, means, query, key)
+    return -(by_keys + by_queries) / query.shape[-1] ** 0.5
 
 
 def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:

@@ -139,17 +139,13 @@ def _pooled_blocks(y: Array) -> tuple[Array, Array, Array]:
 
     def violates(stack) -> Array:
         sums, sizes, top = stack
-        last, before = (sums[k] / sizes[k].astype(y.dtype) for k in (top, top - jnp.int32(1)))
+        last, before = (sums[k] / sizes[k].astype(y.dtype) for k in (top, top - 1))
         # Equal means are one block, also where rounding separates them.
         return (top > 0) & (last <= before + eps * jnp.abs(before))
 
     def merge(stack):
         sums, sizes, top = stack
-        return (
-            sums.at[top - jnp.int32(1)].add(sums[top]),
-            sizes.at[top - jnp.int32(1)].add(sizes[top]).at[top].set(1),
-            top - jnp.int32(1),
-        )
+        return sums.at[top - 1].add(sums[top]), sizes.at[top - 1].add(sizes[top]), top - 1
 
     def push(stack, value):
         sums, sizes, top = stack

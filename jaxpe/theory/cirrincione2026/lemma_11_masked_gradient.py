@@ -88,11 +88,8 @@ def lemma_11(
         **near,
         **{f"{name} smoothed": value for name, value in smoothed.items()},
     }
-    instead = {
-        "rows sum to 0": less_equal(
-            sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
-        )
-    }
+    rounding_of_sums = 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
+    instead = {"rows sum to 0": less_equal(sums, rounding_of_sums)}
     return Audit(hypotheses, conclusions, measured, instead)
 
 

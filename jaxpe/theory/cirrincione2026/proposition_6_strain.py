@@ -54,16 +54,12 @@ def proposition_6(
     D = as_distances(D)
     B = gram_matrix(D)
     mds = classical_mds(D, dim=dim)
-    fit = smacof(
-        D, dim=dim, init=mds.coordinates, max_iterations=max_iterations, tolerance=tolerance
-    )
+    start, options = mds.coordinates, {"max_iterations": max_iterations, "tolerance": tolerance}
+    fit = smacof(D, dim=dim, init=start, **options)
     # If both are exact, the rest is rounding and has no order.
     exact = len(B) * jnp.finfo(B.dtype).eps
-    minimal = less_equal(
-        jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),
-        jnp.where(fit.initial_stress <= exact, 0.0, fit.stress),
-        tolerance=tolerance,
-    )
+    sides = jnp.where(fit.initial_stress <= exact, 0.0, jnp.stack([fit.initial_stress, fit.stress]))
+    minimal = less_equal(*sides, tolerance=tolerance)
     measured = {
         "stress_classical": fit.initial_stress,
         "stress_smacof": fit.stress,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.encodings.families.absolute import sinusoidal_vectors
 from jaxpe.encodings.families.orthogonal import cosine_vectors
 from jaxpe.geometry.distances.matrices import (
@@ -78,7 +78,7 @@ def remark_7(
     fourier = _fourier_share(vectors)
     sinusoidal = sinusoidal_vectors(jnp.arange(n), dim=dim).astype(squared.dtype)
     spanned, width = _span(centre_rows(sinusoidal, as_present(None, n)))
-    inner = jnp.matmul(spanned.T, vectors, precision="highest")
+    inner = dot(spanned.T, vectors)
     overlap = jnp.sum(inner**2) / jnp.maximum(jnp.sum(size > 0), 1).astype(squared.dtype)
     D = safe_sqrt(squared)
     measured = {
@@ -144,7 +144,7 @@ def _fourier_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
 def _cosine_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
     n = V.shape[0]
     cosines = cosine_vectors(jnp.arange(n), dim=n, length=n).astype(V.dtype)
-    return jnp.max(jnp.matmul(cosines.T, V, precision="highest") ** 2, axis=0)
+    return jnp.max(dot(cosines.T, V) ** 2, axis=0)
 
 
 def _span(X: Float[Array, "n dim"]) -> tuple[Float[Array, "n dim"], Float[Array, ""]]:

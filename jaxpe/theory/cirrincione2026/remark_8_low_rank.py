@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -151,19 +151,13 @@ def _criterion(name: str, D: Distances) -> tuple[Callable[[tuple], Array], Array
     squares = jnp.where(squares == 0, 1.0, squares)
 
     def gram(factors: tuple) -> Array:
-        P = jnp.matmul(factors[0], factors[1].T, precision="highest")
-        return inner_products(centre_rows(P, D.present))
-
-    def stress_of_product(factors: tuple) -> Array:
-        return stress(distances_from_gram(gram(factors), present=D.present), D)
-
-    def strain_of_product(factors: tuple) -> Array:
-        return jnp.sum((gram(factors) - G) ** 2) / squares
+        return inner_products(centre_rows(dot(factors[0], factors[1].T), D.present))
 
     if name == "stress":
         # ∇ = 2(n P − B(P) P) / Σ_{i<j} d², and the sum over all entries has every pair twice.
-        n = jnp.maximum(jnp.sum(D.present), 1).astype(G.dtype)
-        return stress_of_product, 0.25 * jnp.sum(D.values**2) / n
+        step = 0.25 * jnp.sum(D.values**2) / jnp.maximum(jnp.sum(D.present), 1).astype(G.dtype)
+        return lambda pair: stress(distances_from_gram(gram(pair), present=D.present), D), step
     if name == "strain":
-        return strain_of_product, squares / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
+        step = squares / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
+        return lambda pair: jnp.sum((gram(pair) - G) ** 2) / squares, step
     raise ValueError(f"criterion is {name!r}: pass 'stress' or 'strain'")
