@@ -93,7 +93,6 @@ def explained_by_chance(
     >>> bool(up < 1), bool(down < 1), monotone_fit(pairs(x), pairs(-x)).explained_decreasing.item()
     (True, True, 1.0)
     """
-    x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim != 2 or x.shape != y.shape or x.shape[0] != x.shape[1]:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [n, n]")
     if not (0.0 < level < 1.0 and orders >= 1):

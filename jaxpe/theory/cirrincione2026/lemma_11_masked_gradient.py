@@ -61,7 +61,7 @@ def lemma_11(
     >>> audit.measured["least error"].round(2).item()    # D_KL is 0 and 0.55: mean 0.27
     0.27
     """
-    delta = jnp.asarray(gradients.delta)
+    delta = gradients.delta
     mu = as_distributions(mu)
     hypotheses = premises(gradients, mu, temperature=temperature, tolerance=tolerance)
     epsilon = hypotheses["ε_suff"].lhs.astype(delta.dtype)
@@ -101,8 +101,7 @@ def premises(
     tolerance: float = 0.1,
 ) -> dict[str, Comparison]:
     """Hypotheses of Lemmas 11 and 12: a low temperature τ, and attention near μ_i(t_j)."""
-    rows = jnp.asarray(mu.probabilities)
-    overlap = dot(rows, rows.T).astype(gradients.weights.dtype)
+    overlap = dot(mu.probabilities, mu.probabilities.T).astype(gradients.weights.dtype)
     both = mu.present[:, None] & mu.present[None, :]
     apart = jnp.where(both[None], jnp.abs(gradients.weights - overlap[None]), 0.0)
     return {

@@ -61,13 +61,11 @@ def lemma_12(
     """
     mu = as_distributions(mu)
     D = hellinger_distances(mu)
-    b = jnp.asarray(gradients.forcing)
-    d, where = D.values, pair_mask(mu.present)
+    b, d, where = gradients.forcing, D.values, pair_mask(mu.present)
     kl = kl_divergences(mu)
     n = jnp.sum(mu.present).astype(b.dtype)
-    root = jnp.asarray(query).shape[-1] ** 0.5
-    norms = jnp.sum(score_norms(query, key)).astype(b.dtype)
-    published = 4.0 * 2.0**0.5 * largest_norm(means).astype(b.dtype) * norms / root
+    norms = jnp.sum(score_norms(query, key)).astype(b.dtype) / query.shape[-1] ** 0.5
+    published = 4.0 * 2.0**0.5 * largest_norm(means).astype(b.dtype) * norms
     C_b = vector_slope(b, D)
     m = least_probability(mu)
     tolerance = 64 * float(jnp.finfo(d.dtype).eps)
@@ -100,9 +98,13 @@ def lemma_12(
 
 def least_probability(mu: PositionalDistributions) -> Array:
     """The least probability, at any position, of a word that occurs at some position."""
-    rows = jnp.asarray(mu.probabilities)
-    occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
-    return jnp.min(jnp.where(mu.present[:, None] & occurs[None, :], rows, jnp.inf))
+    present = mu.present[:, None] & occurring(mu)[None, :]
+    return jnp.min(mu.probabilities, where=present, initial=jnp.inf)
+
+
+def occurring(mu: PositionalDistributions) -> Array:
+    """Words that occur at some position."""
+    return jnp.any((mu.probabilities > 0) & mu.present[:, None], axis=0)
 
 
 def _largest_differences(kl: Array) -> Array:

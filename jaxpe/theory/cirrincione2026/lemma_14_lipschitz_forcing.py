@@ -68,7 +68,7 @@ def lemma_14(
     in_i = head_slopes(gradients.delta, D)
     in_j = head_slopes(gradients.delta, D, columns=True)
     size = largest_norm(means).astype(b.dtype) * score_norms(query, key).astype(b.dtype)
-    factors = 2.0 * n * size / jnp.asarray(query).shape[-1] ** 0.5
+    factors = 2.0 * n * size / query.shape[-1] ** 0.5
     published = jnp.sum(product(factors, in_i))
     predicted = jnp.sum(product(factors, jnp.maximum(in_i, in_j)))
     both = D.present[:, None] & D.present[None, :]

@@ -12,6 +12,7 @@ from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, all_less_equal
+from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import occurring
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -76,13 +77,12 @@ def lemma_16(
     """
     mu = as_distributions(mu)
     D = hellinger_distances(mu)
-    embeddings = jnp.asarray(embeddings)
     dtype = gradients.delta.dtype
     means = mean_embeddings(mu, embeddings)
     largest, radius = largest_norm(embeddings).astype(dtype), _radius(mu, embeddings).astype(dtype)
     L_e = largest * (2.0 * embeddings.shape[0]) ** 0.5
     mean = largest_norm(means).astype(dtype)
-    per_mean = score_norms(query, key).astype(dtype) * mean / jnp.asarray(query).shape[-1] ** 0.5
+    per_mean = score_norms(query, key).astype(dtype) * mean / query.shape[-1] ** 0.5
     L_A, halved = per_mean * L_e, per_mean * radius
     values = jnp.asarray(gradient_bound, dtype) * product_norms(value, output).astype(dtype)
     L_g = 0.25 * values * mean * L_A
@@ -121,10 +121,9 @@ def lemma_16(
     return Audit({}, conclusions, measured, instead)
 
 
-def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
+def _radius(mu: PositionalDistributions, embeddings: ArrayLike) -> Array:
     """max ‖E(v) − c‖ over words that occur, c near the best centre (Bădoiu and Clarkson 2003)."""
-    rows = jnp.asarray(mu.probabilities)
-    occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
+    occurs = occurring(mu)
     weight = occurs.astype(embeddings.dtype)
     start = dot(weight[None], embeddings)[0] / jnp.maximum(jnp.sum(weight), 1.0)
 
@@ -143,8 +142,7 @@ def _weights_of_means(
     means: Array, query: Projection, key: Projection, mu: PositionalDistributions
 ) -> Array:
     """softmax_j(ē_i M_h ē_jᵀ/√d_k) over the positions present, `[heads, n, n]`."""
-    query, key = (jnp.asarray(x).astype(means.dtype) for x in (query, key))
-    highest = lax.Precision.HIGHEST
-    q, k = (jnp.einsum("nd,dhc->hnc", means, x, precision=highest) for x in (query, key))
-    logits = jnp.einsum("hic,hjc->hij", q, k, precision=highest) / query.shape[-1] ** 0.5
+    product = partial(jnp.einsum, precision="highest")
+    q, k = (product("nd,dhc->hnc", means, x.astype(means.dtype)) for x in (query, key))
+    logits = product("hic,hjc->hij", q, k) / query.shape[-1] ** 0.5
     return jax.nn.softmax(jnp.where(mu.present[None, None, :], logits, -jnp.inf), axis=-1)

@@ -112,7 +112,6 @@ def lemma_18(
 
 def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
     """The arrays with what is absent taken out: an absent position is a flow of its own."""
-    alpha, b = jnp.asarray(alpha), jnp.asarray(b)
     n = D.values.shape[0]
     if alpha.shape != (n, n) or b.ndim != 2 or b.shape[0] != n:
         raise ValueError(

@@ -46,7 +46,7 @@ def theorem_1(
     >>> theorem_1(alone, ids, cycle).measured["deviation as printed"].tolist()
     [1.0]
     """
-    ids, permutations = jnp.asarray(ids), jnp.asarray(permutations)
+    ids = jnp.asarray(ids)
     straight = jax.vmap(f)(ids)
     if straight.shape[:2] != ids.shape:
         raise ValueError(

@@ -75,12 +75,10 @@ def theorem_4(
     >>> audit.conclusions["separated"].rhs.round(3).item()
     0.999
     """
-    P = jnp.asarray(P)
-    means, query, key = (jnp.asarray(x).astype(P.dtype) for x in (means, query, key))
-    swaps = jnp.asarray(swaps)
+    P, swaps = jnp.asarray(P), jnp.asarray(swaps)
+    means, query, key = (jnp.asarray(x, P.dtype) for x in (means, query, key))
     present = as_present(present, P.shape[0])
     factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
-    examples = jax.tree.map(jnp.asarray, examples)
     (at_P, gradient), changes, losses = _expected_losses(
         P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
     )

@@ -51,9 +51,8 @@ def equation_9(
     >>> audit.conclusions["(9) at Δ' = Δ"].holds.item(), audit.instead["by new keys"].holds.item()
     (False, True)
     """
-    content, distances = jnp.asarray(content), jnp.asarray(distances)
-    dtype = content.dtype
-    distances, m = distances.astype(dtype), jnp.asarray(slope, dtype)
+    content, dtype = jnp.asarray(content), content.dtype
+    distances, m = jnp.asarray(distances, dtype), jnp.asarray(slope, dtype)
     allowed = jnp.ones(content.shape, bool) if mask is None else jnp.asarray(mask)
     near = allowed & (distances < length)
     farthest = jnp.max(jnp.where(allowed, distances, 0), axis=1, keepdims=True)

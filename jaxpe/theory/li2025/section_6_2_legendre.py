@@ -43,7 +43,6 @@ def section_6_legendre(
     >>> [name for name, c in audit.conclusions.items() if not c.holds]
     ['small']
     """
-    beyond = jnp.asarray(beyond)
     s = float(length / 4 if s is None else s)
     positions = jnp.concatenate([jnp.asarray([length - 1, length], beyond.dtype), beyond])
     rows = legendre_vectors(positions, dim=dim, length=length, s=s)
