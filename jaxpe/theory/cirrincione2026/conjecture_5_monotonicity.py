@@ -74,15 +74,9 @@ def conjecture_5(
     D = as_distances(D)
     P = P if isinstance(P, Distances) else euclidean_distances(P, present=D.present)
     P = as_distances(Distances(P.values, P.present & D.present))
-    hypotheses, rate_D, asymmetry_D = _both_forms(D, tolerance)
-    conclusions, rate_P, asymmetry_P = _both_forms(P, tolerance)
-    measured = {
-        "violation_rate_D": rate_D,
-        "violation_rate_P": rate_P,
-        "asymmetry_D": asymmetry_D,
-        "asymmetry_P": asymmetry_P,
-    }
-    return Audit(hypotheses, conclusions, measured)
+    (hypotheses, of_D), (conclusions, of_P) = (_both_forms(x, tolerance) for x in (D, P))
+    measured = {f"{name}_D": x for name, x in of_D.items()}
+    return Audit(hypotheses, conclusions, measured | {f"{name}_P": x for name, x in of_P.items()})
 
 
 def outer_words_loss(P: Float[ArrayLike, "3 2"], *, ridge: float = 1e-3) -> Float[Array, ""]:
@@ -183,12 +177,12 @@ def _row_events(
     return jax.lax.map(events_around, jnp.arange(n))
 
 
-def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], Array, Array]:
+def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], dict[str, Array]]:
     """The worst strict triple and the worst tie, the violation rate and the asymmetry."""
     delta, present = D
     n = delta.shape[0]
-    i, offset = jnp.arange(n)[:, None], jnp.arange(1, n)[None, :]
-    j = jnp.stack([i - offset, i + offset])
+    i, offset = jnp.arange(n)[None, :, None], jnp.arange(1, n)[None, None, :]
+    j = jnp.concatenate([i - offset, i + offset])
     inside = jnp.clip(j, 0, n - 1)
     exists = (j == inside) & present[i] & present[inside]
     either, both = jnp.any(exists, axis=0), jnp.all(exists, axis=0)
@@ -206,7 +200,7 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
         "strict": strict._replace(holds=rate == 0),
         "ties": ties._replace(holds=asymmetry <= tolerance),
     }
-    return forms, rate, asymmetry
+    return forms, {"violation_rate": rate, "asymmetry": asymmetry}
 
 
 @jax.jit

@@ -129,14 +129,17 @@ def _smoothed(mu: PositionalDistributions, smoothing: float) -> PositionalDistri
 
 def _likeness(delta: Array, kl: Array, where: Array) -> dict[str, Array]:
     """Correlations of δ of each head with D_KL over some pairs."""
-    ranks = rankdata(jnp.where(where, kl, jnp.inf), axis=None).reshape(kl.shape)
+
+    def ranks(x: Array) -> Array:
+        return rankdata(jnp.where(where, x, jnp.inf), axis=None).reshape(x.shape)
+
+    kl_ranks = _centred(ranks(kl), where)
 
     def likeness(head: Array) -> dict[str, Array]:
-        head_ranks = rankdata(jnp.where(where, head, jnp.inf), axis=None).reshape(kl.shape)
         cosine = _cosine(jnp.where(where, head, 0.0), jnp.where(where, kl, 0.0))
         return {
             "pearson": _cosine(_centred(head, where), _centred(kl, where)),
-            "rank correlation": _cosine(_centred(head_ranks, where), _centred(ranks, where)),
+            "rank correlation": _cosine(_centred(ranks(head), where), kl_ranks),
             "residual": jnp.sqrt(jnp.maximum(1.0 - cosine**2, 0.0)),
         }
 
