@@ -13,7 +13,7 @@ from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
-from jaxpe.theory.audit import Audit, Comparison, less
+from jaxpe.theory.audit import Audit, less
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
 
@@ -84,8 +84,9 @@ def theorem_4(
     )
     degeneracy = _non_degeneracy(means, query, key, present)
     eps = float(jnp.finfo(P.dtype).eps)
+    start, end, middle = losses[0], losses[-2], losses[-1]  # at t_0, T and √T
     hypotheses = {
-        "coercive": _coercive(losses),
+        "coercive": less(1.5 * jnp.maximum(middle - start, 0.0), end - start),
         "H1": less(0.0, min_separation(means, present=present), noise=rounding(means)),
         "H2": less(0.0, jnp.min(changes, initial=jnp.inf), noise=64 * eps * jnp.abs(at_P)),
         "H3": less(0.0, jnp.min(degeneracy["H3 by head"]), noise=64 * eps),
@@ -133,12 +134,6 @@ def _expected_losses(
     orders = [jax.vmap(swapped)(swaps), jnp.broadcast_to(order, (len(factors), len(P)))]
     losses = jax.lax.map(reordered, (points, jnp.concatenate(orders)))
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
-
-
-def _coercive(losses: Array) -> Comparison:
-    """Losses at the scales t_0 … T and at √T."""
-    start, end, middle = losses[0], losses[-2], losses[-1]
-    return less(1.5 * jnp.maximum(middle - start, 0.0), end - start)
 
 
 def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:

@@ -62,12 +62,15 @@ def nope_theorem_1(
     at = hidden[..., row].reshape(-1, n).astype(jnp.result_type(float))
     error = jnp.abs(at - t.astype(at.dtype)[None, :])
     wrong = jnp.round(at) != t.astype(at.dtype)[None, :]
+    even = (1.0 / t.astype(weights.dtype))[None, :, None]
+    uneven = jnp.abs(weights.reshape(-1, n, n) - even)
     hypotheses = {
         "<bos> first": less_equal(_violation_share(ids.reshape(-1, n), bos), 0.0),
         "causal mask": less_equal(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
     }
     conclusions = {
-        "(25)": less_equal(_unevenness(weights), 8 * float(jnp.finfo(weights.dtype).eps)),
+        # Of keys i ≤ t; "causal mask" is about later ones.
+        "(25)": less_equal(jnp.max(jnp.tril(uneven)), 8 * float(jnp.finfo(weights.dtype).eps)),
         "h_3 = t": less_equal(jnp.max(error), tolerance),
     }
     measured = {
@@ -76,14 +79,6 @@ def nope_theorem_1(
         "first told wrong": jnp.min(jnp.where(wrong, t[None, :], n + 1)),
     }
     return Audit(hypotheses, conclusions, measured)
-
-
-def _unevenness(weights: Array) -> Array:
-    """Largest |weight − 1/t| of keys i ≤ t; the mask test covers later keys."""
-    n = weights.shape[-1]
-    even = (1.0 / jnp.arange(1, n + 1, dtype=weights.dtype))[:, None]
-    apart = jnp.abs(weights.reshape(-1, n, n) - even[None])
-    return jnp.max(jnp.tril(apart))
 
 
 def _violation_share(ids: Array, bos: int) -> Array:

@@ -66,15 +66,14 @@ def equation_9(
     moved = m * (farthest - distances)
     at_end = content - m * (length - 1)
     end_change = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
-    quarter, c = jnp.asarray(0.25, dtype), m * length
     reach = jnp.max(jnp.where(near, distances, 0), axis=1, keepdims=True)
-    within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
-    farther = quarter * m * (distances - (length - 1))
+    within = jnp.tanh(jnp.abs(m - m_far) * reach / 4)
+    farther = m * (distances - (length - 1)) / 4
     conclusions = {
-        "(9) of one bias": compare_near(_lowering(trained, moved), quarter * moved),
+        "(9) of one bias": compare_near(_lowering(trained, moved), moved / 4),
         "(9) at Δ' = Δ": compare_near(change, 0.0),
         "(9) beyond T": compare(end_change, farther, where=allowed & ~near),
-        "(9) with m = c/n'": compare_near(flat_change, quarter * c),
+        "(9) with m = c/n'": compare_near(flat_change, m * length / 4),
     }
     instead = {
         "by new keys": compare_near(change, new * trained),

@@ -1,11 +1,13 @@
 """Li (2025), Section 6.1: norms of wavelet encodings, and how far they move beyond training."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
 from jaxpe.encodings.families.orthogonal import WaveletBasis, wavelet_basis
-from jaxpe.theory.audit import Audit, Comparison, boolean, less_equal
+from jaxpe.theory.audit import Audit, all_less_equal, boolean
 
 
 def section_6_wavelet(
@@ -51,13 +53,14 @@ def section_6_wavelet(
     difference = np.linalg.norm(values[2:] - values[1], axis=1)
     each = basis.width * sum(max(peak[basis.j == j]) ** 2 for j in np.unique(basis.j)) * 2
     far = positions[2:] >= length + 8
+    compare = partial(all_less_equal, noise=1e-12)
     conclusions = {
-        "stays close": _compare(apart, step),
-        "decays": _compare(np.where(far, apart, 0.0), step / 2),
+        "stays close": compare(apart, step),
+        "decays": compare(np.where(far, apart, 0.0), step / 2),
     }
     instead = {
-        "whatever T": _compare(norms**2, each),
-        "rows as they are": _compare(difference, np.linalg.norm(moved, axis=1)),
+        "whatever T": compare(norms**2, each),
+        "rows as they are": compare(difference, np.linalg.norm(moved, axis=1)),
     }
     measured = {
         "difference": apart,
@@ -80,10 +83,3 @@ def _values(basis: WaveletBasis, positions: np.ndarray) -> np.ndarray:
         for row, j, k in zip(basis.row, basis.j, basis.k, strict=True)
     ]
     return np.stack(columns, axis=1)
-
-
-def _compare(lhs: np.ndarray, rhs: np.ndarray | float) -> Comparison:
-    """The worst of many comparisons, in NumPy, so that nothing is compiled for every length."""
-    rhs = np.broadcast_to(np.asarray(rhs), lhs.shape)
-    worst = np.unravel_index(np.argmin(rhs - lhs), lhs.shape)
-    return less_equal(float(lhs[worst]), float(rhs[worst]), noise=1e-12)
