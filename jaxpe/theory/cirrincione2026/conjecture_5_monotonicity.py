@@ -74,9 +74,11 @@ def conjecture_5(
     D = as_distances(D)
     P = P if isinstance(P, Distances) else euclidean_distances(P, present=D.present)
     P = as_distances(Distances(P.values, P.present & D.present))
-    (hypotheses, of_D), (conclusions, of_P) = (_both_forms(x, tolerance) for x in (D, P))
-    measured = {f"{name}_D": x for name, x in of_D.items()}
-    return Audit(hypotheses, conclusions, measured | {f"{name}_P": x for name, x in of_P.items()})
+    hypotheses, rate_D, asymmetry_D = _both_forms(D, tolerance)
+    conclusions, rate_P, asymmetry_P = _both_forms(P, tolerance)
+    rates = {"violation_rate_D": rate_D, "violation_rate_P": rate_P}
+    asymmetries = {"asymmetry_D": asymmetry_D, "asymmetry_P": asymmetry_P}
+    return Audit(hypotheses, conclusions, rates | asymmetries)
 
 
 def outer_words_loss(P: Float[ArrayLike, "3 2"], *, ridge: float = 1e-3) -> Float[Array, ""]:
@@ -177,7 +179,7 @@ def _row_events(
     return jax.lax.map(events_around, jnp.arange(n))
 
 
-def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], dict[str, Array]]:
+def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], Array, Array]:
     """The worst strict triple and the worst tie, the violation rate and the asymmetry."""
     delta, present = D
     n = delta.shape[0]
@@ -200,7 +202,7 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
         "strict": strict._replace(holds=rate == 0),
         "ties": ties._replace(holds=asymmetry <= tolerance),
     }
-    return forms, {"violation_rate": rate, "asymmetry": asymmetry}
+    return forms, rate, asymmetry
 
 
 @jax.jit
