@@ -3,21 +3,21 @@
 Each folder of a paper holds its scripts and `claims.toml`: a title, an introduction, and claims
 (theorems and proofs of the geometry paper are in `statements.toml`).
 
-    id, where     the anchor, and the place in the text
+    id, where     the anchor, and the place in the text; the name of the statement when left out
     claim         the claim in at most 12 words
     quote         its own words with their conditions, where we have the text; `…` where cut
     published     what was published, in at most 12 words
     ours          what we found, in at most 12 words: Jinja, numbers from the results
     tolerance     a number that the predicate may use
     budget        the published budget and ours
-    verdict       one of VERDICTS
+    verdict       one of VERDICTS; that of the statement when left out
     predicate     a Jinja expression that must be true of the stored results for this verdict
     why           what decides the verdict: Jinja, no comparison
     findings      sentences that compare, each with a predicate of its own
     details       tables: Jinja
     given         numbers in this text that were set or published, not measured
     was, because  an earlier verdict, and why it changed
-    statement     its name in `jaxpe.theory`
+    statement     its name in `jaxpe/theory/*/statements.toml`
     script, test  what computes it; `r` is the file of results of the script
     figure        a file of `results/`
 
@@ -43,6 +43,7 @@ from experiments import provenance
 
 EXPERIMENTS = Path(__file__).parent
 RESULTS = EXPERIMENTS / "results"
+THEORY = EXPERIMENTS.parent / "jaxpe" / "theory"
 DOCS = EXPERIMENTS.parent / "docs"
 NONE = "–"
 VERDICTS = {
@@ -287,6 +288,14 @@ class Claim(dict):
         return self.render(str(self[key]), results)
 
 
+@cache
+def statements() -> dict[str, dict[str, str]]:
+    """What a claim has from its statement in `jaxpe.theory`, by the statement's name."""
+    tables = [tomllib.loads(path.read_text()) for path in THEORY.glob("*/statements.toml")]
+    rows = [row for table in tables for row in table["statement"]]
+    return {row["name"]: {"where": row["name"], "verdict": row["status"]} for row in rows}
+
+
 def folders() -> dict[str, Claim]:
     """Papers by folder, each with its claims."""
     ours = ("beyond", "benchmarks")  # after the papers
@@ -295,7 +304,9 @@ def folders() -> dict[str, Claim]:
     for path in sorted(paths, key=lambda path: (path.parent.name in ours, path)):
         name, part = path.parent.name, tomllib.loads(path.read_text())
         paper = found.setdefault(name, Claim(claims=[]))
-        paper["claims"] += [Claim(claim, folder=name) for claim in part.pop("claim")]
+        for claim in part.pop("claim"):
+            from_statement = statements()[claim["statement"]] if "statement" in claim else {}
+            paper["claims"].append(Claim(from_statement | claim, folder=name))
         paper |= part
     return found
 

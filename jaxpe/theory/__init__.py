@@ -4,13 +4,13 @@ from jaxpe.theory import cirrincione2026, kazemnejad2023, li2025
 from jaxpe.theory.audit import (
     Audit,
     Comparison,
-    Statement,
     all_less_equal,
     boolean,
     less_equal,
     verdict,
 )
 from jaxpe.theory.cirrincione2026 import (
+    EVALUATIONS,
     LowRankDescent,
     MonotonicityTest,
     conjecture_5,
@@ -58,11 +58,12 @@ from jaxpe.theory.li2025 import (
     section_6_wavelet,
 )
 from jaxpe.theory.monotone_fit import MonotoneFit, explained_by_chance, monotone_fit, pairs
+from jaxpe.theory.statements import Statement
 
 __all__ = [
-    "STATEMENTS", "STATEMENTS_ON_OWN_MODELS", "Audit", "Comparison", "LowRankDescent",
-    "MonotoneFit", "MonotonicityTest", "PositionGradients", "Statement", "all_less_equal",
-    "boolean", "cirrincione2026", "conjecture_5", "corollary_15", "equation_9",
+    "EVALUATIONS", "STATEMENTS", "STATEMENTS_ON_OWN_MODELS", "Audit", "Comparison",
+    "LowRankDescent", "MonotoneFit", "MonotonicityTest", "PositionGradients", "Statement",
+    "all_less_equal", "boolean", "cirrincione2026", "conjecture_5", "corollary_15", "equation_9",
     "explained_by_chance", "forcing_of_means", "kazemnejad2023", "kl_constant", "kl_divergences",
     "kl_lower_bound", "kl_ratio", "lemma_11", "lemma_12", "lemma_14", "lemma_16", "lemma_18",
     "less_equal", "li2025", "low_rank_descent", "mean_embeddings", "monotone_fit",
@@ -73,7 +74,7 @@ __all__ = [
     "total_variation", "total_variation_bound", "unexplained_by_offset", "verdict",
 ]  # fmt: skip
 
-# Statements about any model and corpus, which `jaxpe audit` evaluates, in the order of the paper.
+# Statements about any model and corpus, in the order of the paper. `jaxpe audit` evaluates them.
 STATEMENTS = cirrincione2026.STATEMENTS
 
 # Statements about models that their experiments build or train.

@@ -1,78 +1,13 @@
 """Audits of published statements: both sides of every inequality, as numbers."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
-from jaxpe.theory.gradients import PositionGradients, Projection
-
-# Verdicts of the page "Results".
-Status = Literal[
-    "reproduced", "reproduced under a stated reading", "not decided", "not reproduced",
-    "false as stated", "vacuous", "inference invalid",
-]  # fmt: skip
-
-
-# Comparison without pairs: 0 ≤ 0.
-NOTHING_COMPARED = "Every divergence is infinite: nothing can be compared."
-
-# A sentence with {lhs} and {rhs}, or a function from both sides to one.
-Sentence = str | Callable[["Comparison"], str]
-
-
-def _evaluated_by_experiments(inputs: "AuditInputs") -> "Audit":
-    raise NotImplementedError("the statement is about models that its experiment makes")
-
-
-class Statement(NamedTuple):
-    """A published statement, its status in general, and its audit.
-
-    Attributes:
-        name: name in its paper, such as "Lemma 16".
-        title: subject, in a few words.
-        source: paper and section.
-        claim: the statement.
-        status: verdict on it in general, for any model or corpus, in the words of the page
-            "Results" of the documentation.
-        finding: the reason, and what is true instead.
-        sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and the
-            comparison's name.
-        evaluate: audit of the statement on a model and a corpus.
-        results: identifiers of its claims on the page "Results"; the first has the same verdict.
-    """
-
-    name: str
-    title: str
-    source: str
-    claim: str
-    status: Status
-    finding: str
-    sentences: Mapping[str, Sentence] = {}  # never modified
-    evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
-    results: tuple[str, ...] = ()
-
-    def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
-        """The sentence of a comparison ("then (13)"), with both of its numbers."""
-        text = self.sentences[claim]
-        text = text if isinstance(text, str) else text(sides)
-        return text.format(lhs=number(sides.lhs), rhs=number(sides.rhs))
-
-
-def either(true: str, false: str) -> Sentence:
-    """A sentence where a comparison holds, and another where it does not."""
-    return lambda sides: true if sides.holds else false
-
-
-def if_compared(text: str) -> Sentence:
-    """A sentence on pairs with finite divergences, which a corpus need not have."""
-    return lambda sides: NOTHING_COMPARED if sides.lhs == sides.rhs == 0 else text
+from jaxpe._core.arrays import ArrayLike, checked_jit
 
 
 class Comparison(NamedTuple):
@@ -119,69 +54,6 @@ class Audit(NamedTuple):
         )
 
 
-class AuditInputs(NamedTuple):
-    """Inputs of all audits: a model and a corpus.
-
-    Gradients, kernel and forcing are taken at P = 0.
-
-    Attributes:
-        mu: positional distributions.
-        D: their Hellinger distances, uncorrected for noise.
-        position: squared distances of position alone, over the present positions.
-        counts, nulls: counts in folds, of the documents and of rotated ones.
-        vectors: position vectors P of the model.
-        embeddings: token embeddings.
-        means: mean embeddings ē.
-        query, key, value, output: projections of the first layer.
-        gradients: gradients of the expected loss.
-        gradient_bound: largest gradient with respect to the first attention's output.
-        alpha, forcing: kernel α and forcing b.
-        reads_sum: whether the first attention reads embedding plus position vector.
-        full_examples: whether every example has a token at every position, as in t ∈ Vⁿ.
-        hidden: function of a row of tokens, the model without position vectors.
-        loss: `(P, example) -> scalar`.
-        examples: pytree of `[examples, ...]`.
-        swap: function that reorders the tokens of an example.
-        ids, permutations, swaps: random rows of tokens, permutations, and pairs of positions.
-        family: family of losses, as Corollary 15 distinguishes them.
-        temperature: τ of the softmax of the loss.
-        layers: blocks of the model.
-        reads_first: whether the model classifies by the first token.
-        no_other_order: whether only position vectors give the model an order.
-    """
-
-    mu: PositionalDistributions
-    D: Distances
-    position: np.ndarray
-    counts: PositionCounts
-    nulls: list[PositionCounts]
-    vectors: Array
-    embeddings: Array
-    means: Array
-    query: Projection
-    key: Projection
-    value: Array
-    output: Array
-    gradients: PositionGradients
-    gradient_bound: Array
-    alpha: Array
-    forcing: Array
-    reads_sum: Comparison
-    full_examples: Comparison
-    hidden: Callable[[Array], Array]
-    loss: Callable[[Array, Any], Array]
-    examples: Any
-    swap: Callable[[Any, Array], Any]
-    ids: np.ndarray
-    permutations: np.ndarray
-    swaps: np.ndarray
-    family: Literal["classification", "masked"]
-    temperature: float
-    layers: int
-    reads_first: bool
-    no_other_order: bool
-
-
 def within(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
     """Rows and columns of the positions with text.
 
@@ -192,20 +64,12 @@ def within(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
     return np.asarray(matrix)[rows[:, None], rows]
 
 
-def even_width(n: int) -> int:
-    """The largest even width below n, 16 at most.
-
-    >>> even_width(7), even_width(40)
-    (6, 16)
-    """
-    return min(16, (n - 1) // 2 * 2)
-
-
+@checked_jit()
 def less_equal(
-    lhs: Float[ArrayLike, "*batch"] | float,
-    rhs: Float[ArrayLike, "*batch"] | float,
+    lhs: Float[ArrayLike, "..."] | float,
+    rhs: Float[ArrayLike, "..."] | float,
     *,
-    tolerance: float = 0.0,
+    tolerance: Float[ArrayLike, ""] | float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Comparison lhs ≤ rhs of two numbers, up to `tolerance` times the larger of |lhs| and |rhs|.
@@ -215,17 +79,37 @@ def less_equal(
     >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
     """
-    return _compared(lhs, rhs, tolerance, noise)
-
-
-@jax.jit
-def _compared(lhs, rhs, tolerance, noise) -> Comparison:
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
     size = jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
     allowed = jnp.where(jnp.isinf(size), 0.0, tolerance * size)
     close = lhs - rhs <= allowed + jnp.asarray(noise, allowed.dtype)
     slack = jnp.where(lhs == rhs, 0.0, rhs - lhs)
     return Comparison(lhs, rhs, slack, (lhs <= rhs) | close)
+
+
+@checked_jit()
+def less(
+    lhs: Float[ArrayLike, ""] | float,
+    rhs: Float[ArrayLike, ""] | float,
+    *,
+    noise: Float[ArrayLike, ""] | float = 0.0,
+) -> Comparison:
+    """Comparison lhs < rhs, where rhs must be above lhs by more than `noise`.
+
+    >>> less(1.0, 1.0).holds.item(), less(0.0, 1.0, noise=0.5).holds.item()
+    (False, True)
+    """
+    lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
+    return Comparison(lhs, rhs, rhs - lhs, lhs + jnp.asarray(noise, lhs.dtype) < rhs)
+
+
+def finite(x: Float[Array, ""]) -> Comparison:
+    """Comparison of a number with the largest one of its type.
+
+    >>> finite(jnp.array(jnp.inf)).holds.item()
+    False
+    """
+    return less_equal(x, float(jnp.finfo(x.dtype).max))
 
 
 def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
@@ -237,12 +121,13 @@ def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
     return less_equal(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
+@checked_jit()
 def all_less_equal(
     lhs: Float[ArrayLike, "*cases"],
     rhs: Float[ArrayLike, "..."] | float,
     *,
     where: Bool[ArrayLike, "*cases"] | None = None,
-    tolerance: float = 0.0,
+    tolerance: Float[ArrayLike, ""] | float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Comparison lhs ≤ rhs of many pairs: the pair with the least slack; 0 ≤ 0 without pairs.
@@ -255,13 +140,8 @@ def all_less_equal(
     """
     if jnp.size(lhs) == 0:
         return boolean(True)
-    return _least_slack(lhs, rhs, where, tolerance, noise)
-
-
-@jax.jit
-def _least_slack(lhs, rhs, where, tolerance, noise) -> Comparison:
     rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
-    pairs = _compared(lhs, rhs, tolerance, noise)
+    pairs = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
     counts = jnp.ones(pairs.lhs.shape, bool) if where is None else jnp.asarray(where)
     worst = jnp.argmin(jnp.where(counts, jnp.nan_to_num(pairs.slack, nan=-jnp.inf), jnp.inf))
     lhs, rhs, slack = (jnp.where(jnp.any(counts), jnp.ravel(x)[worst], 0.0) for x in pairs[:3])

@@ -6,15 +6,14 @@ with C from the largest ratio μ/ν (`kl_ratio`) or the least probability of ν 
 """
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import check_distributions
+from jaxpe._core.arrays import ArrayLike, checked_jit
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import floating, pair_mask, safe_sqrt
 
@@ -24,6 +23,7 @@ Distributions = PositionalDistributions | Float[ArrayLike, "n vocab"]
 _SERIES = (*(4.0 * (-1) ** k / ((k - 1) * k * (k + 1)) for k in range(18, 1, -1)), 0.0)
 
 
+@checked_jit(mu=as_distributions)
 def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     """Kullback–Leibler divergences D_KL(μ_i‖μ_j) in nats, in [0, ∞]; not symmetric.
 
@@ -37,10 +37,10 @@ def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     >>> kl_divergences(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
     [[0.0, inf], [0.6931, 0.0]]
     """
-    check_distributions(mu)
-    return _word_sums(as_distributions(mu), terms=_kl_terms)
+    return _word_sums(mu, _kl_terms)
 
 
+@checked_jit(mu=as_distributions)
 def total_variation(mu: Distributions) -> Float[Array, "n n"]:
     """Total variation ‖μ_i − μ_j‖₁ = Σ_v |μ_i(v) − μ_j(v)|, in [0, 2] (no factor 1/2).
 
@@ -49,7 +49,7 @@ def total_variation(mu: Distributions) -> Float[Array, "n n"]:
     >>> total_variation(np.eye(2)).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return _word_sums(as_distributions(mu), terms=_absolute_terms)
+    return _word_sums(mu, lambda p, q: jnp.abs(p - q))
 
 
 def total_variation_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
@@ -129,18 +129,11 @@ def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batc
     return -2.0 * jnp.log1p(-jnp.minimum(0.5 * d**2, 1.0))
 
 
-@partial(jax.jit, static_argnames="terms")
-def _word_sums(
-    mu: PositionalDistributions, *, terms: Callable[[Array, Array], Array]
-) -> Float[Array, "n n"]:
+def _word_sums(mu: Any, terms: Callable[[Array, Array], Array]) -> Float[Array, "n n"]:
     """Σ_v terms(μ_i(v), μ_j(v)) for all pairs present, one i at a time."""
-    p = jnp.asarray(mu.probabilities)
+    p = mu.probabilities
     sums = jax.lax.map(lambda row: jnp.sum(terms(row[None, :], p), axis=1), p)
     return jnp.where(pair_mask(mu.present), sums, 0.0)
-
-
-def _absolute_terms(p: Array, q: Array) -> Array:
-    return jnp.abs(p - q)
 
 
 def _kl_terms(p: Array, q: Array) -> Array:

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.divergences import Distributions
+from jaxpe.theory.lipschitz import share
 
 Loss = Callable[[Array, Array, Any], Array]
 Attention = Callable[[Array, Any], tuple[Array, Array]]
@@ -84,43 +85,32 @@ def position_gradients(
     >>> found.delta.sum(axis=-1).round(12).tolist()    # softmax ignores a shift of a row
     [[0.0, 0.0]]
     """
-    P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
+    P = jnp.asarray(P)
     count = jax.tree.leaves(examples)[0].shape[0]
-    occupied = jnp.ones((count, P.shape[0]), bool) if occupied is None else jnp.asarray(occupied)
+    occupied = jnp.ones((count, P.shape[0]), bool) if occupied is None else occupied
     no_shift = jnp.zeros(_logits_shape(attention, P, examples), P.dtype)
     rows = (examples, occupied)
 
-    def gradients(row: tuple[Any, Array]) -> dict[str, Array]:
+    def gradients(row: tuple[Any, Array]) -> tuple[PositionGradients, Array, Array]:
         example, present = row
         weights, back = _linearised(attention, P, example)
         by_P, delta = jax.grad(loss, argnums=(0, 1))(P, no_shift, example)
         present = present.astype(P.dtype)
-        return {
-            "delta": delta,
-            "weights": weights.astype(P.dtype) * present[None, :, None],
-            "forcing": -by_P,
-            "through_logits": -back(delta),
-            "queries": present,
-            "pairs": present[:, None] * present[None, :],
-        }
+        weights = weights.astype(P.dtype) * present[None, :, None]
+        parts = PositionGradients(delta, weights, -by_P, -back(delta), jnp.zeros_like(by_P))
+        return parts, present, present[:, None] * present[None, :]
 
-    mean = expectation(gradients, rows, batch_size)
+    mean, queries, pairs = expectation(gradients, rows, batch_size)
     # E[δ x] = Pr[both present] E[δ x | both present], and δ is 0 elsewhere.
-    expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
+    expected = share(mean.delta, pairs[None])
 
     def by_means(row: tuple[Any, Array]) -> Array:
         example, present = row
         pair_present = (present[:, None] & present[None, :])[None]
         return -_linearised(attention, P, example)[1](jnp.where(pair_present, expected, 0.0))
 
-    queries = jnp.where(mean["queries"] > 0, mean["queries"], 1.0)
-    return PositionGradients(
-        mean["delta"],
-        mean["weights"] / queries[None, :, None],
-        mean["forcing"],
-        mean["through_logits"],
-        expectation(by_means, rows, batch_size),
-    )
+    weights = share(mean.weights, queries[None, :, None])
+    return mean._replace(weights=weights, by_means=expectation(by_means, rows, batch_size))
 
 
 def mean_embeddings(
@@ -134,7 +124,7 @@ def mean_embeddings(
     mu = as_distributions(mu)
     embeddings = jnp.asarray(embeddings)
     frequencies = jnp.where(mu.present[:, None], floating(mu.probabilities), 0.0)
-    return jnp.matmul(frequencies.astype(embeddings.dtype), embeddings, precision="highest")
+    return dot(frequencies.astype(embeddings.dtype), embeddings)
 
 
 @jax.jit
@@ -154,12 +144,11 @@ def forcing_of_means(
     >>> forcing_of_means(delta, jnp.array([[0.0], [2.0]]), W, W).tolist()
     [[2.0], [-0.0]]
     """
-    delta = jnp.asarray(delta)
-    means, query, key = (jnp.asarray(x).astype(delta.dtype) for x in (means, query, key))
-    highest = lax.Precision.HIGHEST
-    key_term = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
-    query_term = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
-    return -(key_term + query_term) / query.shape[-1] ** 0.5
+    means, query, key = (x.astype(delta.dtype) for x in (means, query, key))
+    term = partial(jnp.einsum, precision="highest")
+    by_keys = term("hik,kd,dhc,ehc->ie", delta, means, key, query)
+    by_queries = term("hki,kd,dhc,ehc->ie", delta, means, query, key)
+    return -(by_keys + by_queries) / query.shape[-1] ** 0.5
 
 
 def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:

@@ -54,14 +54,13 @@ def entry_slope(
     >>> entry_slope(K, d, where=d > 0).item()
     0.5
     """
-    rows = jnp.asarray(rows)
 
     def slope(pairs: tuple[Array, Array, Array]) -> Array:
         row, d_i, where_i = pairs
         change = jnp.max(jnp.abs(row[None, :] - rows), axis=1)
         return largest_ratio(change, d_i, where=where_i, negligible=negligible)
 
-    return jnp.max(jax.lax.map(slope, (rows, jnp.asarray(d), jnp.asarray(where))))
+    return jnp.max(jax.lax.map(slope, (rows, d, where)))
 
 
 def vector_slope(
@@ -94,7 +93,7 @@ def head_slopes(
     >>> head_slopes(K, d).item(), head_slopes(K, d, columns=True).item()
     (1.0, 1.5)
     """
-    K, D = jnp.asarray(K), as_distances(D)
+    D = as_distances(D)
     K = jnp.swapaxes(K, 1, 2) if columns else K
     K = jnp.where((D.present[:, None] & D.present[None, :])[None], K, 0.0)
     d, where = D.values.astype(K.dtype), pair_mask(D.present)
@@ -109,6 +108,16 @@ def share(part: Float[ArrayLike, "..."], total: Float[ArrayLike, "..."]) -> Floa
     """
     total = jnp.asarray(total)
     return jnp.where(total > 0, part / jnp.where(total > 0, total, 1.0), 0.0)
+
+
+def product(factor: Float[ArrayLike, "..."], x: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    """factor · x, broadcast; 0 where the factor, ≥ 0, is 0 and x infinite.
+
+    >>> product(jnp.array([2.0, 0.0]), jnp.array(jnp.inf)).tolist()
+    [inf, 0.0]
+    """
+    factor = jnp.asarray(factor)
+    return factor * jnp.where((factor == 0) & jnp.isinf(x), 0.0, x)
 
 
 def rounding(x: Float[ArrayLike, "..."]) -> Float[Array, ""]:

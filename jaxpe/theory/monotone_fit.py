@@ -93,7 +93,6 @@ def explained_by_chance(
     >>> bool(up < 1), bool(down < 1), monotone_fit(pairs(x), pairs(-x)).explained_decreasing.item()
     (True, True, 1.0)
     """
-    x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim != 2 or x.shape != y.shape or x.shape[0] != x.shape[1]:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [n, n]")
     if not (0.0 < level < 1.0 and orders >= 1):
@@ -139,17 +138,13 @@ def _pooled_blocks(y: Array) -> tuple[Array, Array, Array]:
 
     def violates(stack) -> Array:
         sums, sizes, top = stack
-        last, before = (sums[k] / sizes[k].astype(y.dtype) for k in (top, top - jnp.int32(1)))
+        last, before = (sums[k] / sizes[k].astype(y.dtype) for k in (top, top - 1))
         # Equal means are one block, also where rounding separates them.
         return (top > 0) & (last <= before + eps * jnp.abs(before))
 
     def merge(stack):
         sums, sizes, top = stack
-        return (
-            sums.at[top - jnp.int32(1)].add(sums[top]),
-            sizes.at[top - jnp.int32(1)].add(sizes[top]).at[top].set(1),
-            top - jnp.int32(1),
-        )
+        return sums.at[top - 1].add(sums[top]), sizes.at[top - 1].add(sizes[top]), top - 1
 
     def push(stack, value):
         sums, sizes, top = stack

@@ -7,7 +7,7 @@ from jaxpe import theory
 from jaxpe.analysis.audit import AuditFacts, AuditResult, KernelPairs, Sides, Training
 from jaxpe.analysis.audit.result import audited
 from jaxpe.report import draw, page
-from jaxpe.theory.audit import NOTHING_COMPARED
+from jaxpe.theory.statements import NOTHING_COMPARED
 
 # Hypotheses without numbers, and those that compare with the largest float.
 CONDITIONS = {"if no other order", "if masked loss", "if reads [CLS]", "if full examples"}

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 
 from jaxpe.theory import Audit, all_less_equal, boolean, less_equal, verdict
-from jaxpe.theory.audit import (
-    NOTHING_COMPARED,
-    Statement,
-    either,
-    even_width,
-    if_compared,
-    within,
-)
+from jaxpe.theory.audit import within
+from jaxpe.theory.cirrincione2026.evaluations import even_width
+from jaxpe.theory.statements import NOTHING_COMPARED, Statement
 
 
 def test_a_comparison_has_both_sides():
@@ -114,14 +109,18 @@ def test_the_matrix_of_the_positions_present():
 
 
 def test_sentences_have_their_numbers_and_follow_what_holds():
-    made = {"plain": "{lhs} of {rhs}", "either": either("+ {lhs}", "− {rhs}")}
+    made = {
+        "plain": "{lhs} of {rhs}",
+        "either": {"holds": "+ {lhs}", "fails": "− {rhs}"},
+        "compared": {"finite": "{lhs} and {rhs}"},
+    }
     statement = Statement(*["" for _ in range(4)], "reproduced", "", made)
     for claim, sides, text in (
         ("plain", less_equal(1.0, 2.0), "1 of 2"),
         ("either", less_equal(1.0, 2.0), "+ 1"),
         ("either", less_equal(3.0, 2.0), "− 2"),
+        ("compared", less_equal(0.0, 0.0), NOTHING_COMPARED),
+        ("compared", less_equal(0.0, 1.0), "0 and 1"),
+        ("compared", less_equal(1.0, 0.0), "1 and 0"),
     ):
         assert statement.sentence(claim, sides, number=lambda x: f"{x:.0f}") == text
-    compared = if_compared("numbers")
-    assert compared(less_equal(0.0, 0.0)) == NOTHING_COMPARED
-    assert compared(less_equal(0.0, 1.0)) == compared(less_equal(1.0, 0.0)) == "numbers"

@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss
 from jaxpe.theory import boolean, less_equal
-from jaxpe.theory.audit import AuditInputs
+from jaxpe.theory.cirrincione2026 import AuditInputs
 from jaxpe.theory.gradients import PositionGradients, mean_embeddings, position_gradients
 
 _SWAPS, _ROWS = 24, 4
@@ -33,7 +33,7 @@ def audit_inputs(
         temperature: τ of the softmax of the loss.
 
     >>> inputs = audit_inputs(model, geometry, alpha=alpha, forcing=b, seed=0)  # doctest: +SKIP
-    >>> theory.STATEMENTS[0].evaluate(inputs).conclusions  # doctest: +SKIP
+    >>> theory.EVALUATIONS["Theorem 1"](inputs).conclusions  # doctest: +SKIP
     """
     functions = model.functions
     rng = np.random.default_rng(seed)

@@ -75,7 +75,7 @@ def audit(
     )
     progress.say("3 of 3: statements")
     audits = {
-        statement.name: statement.evaluate(inputs)
+        statement.name: theory.EVALUATIONS[statement.name](inputs)
         for statement in progress.track(theory.STATEMENTS, "statements")
     }
     clock.lap("kernel, training and statements")

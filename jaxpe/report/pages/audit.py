@@ -12,7 +12,7 @@ from jaxpe.analysis.audit import AuditedStatement, AuditResult, KernelPairs, Tra
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, percent
 from jaxpe.report.writing import page
-from jaxpe.theory.audit import NOTHING_COMPARED
+from jaxpe.theory.statements import NOTHING_COMPARED
 
 # Cards of the outcomes: name and meaning.
 _OUTCOMES = {

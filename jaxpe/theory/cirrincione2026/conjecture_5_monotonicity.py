@@ -9,66 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln, xlogy
+from jax.scipy.stats import binom
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import Distances, as_distances, euclidean_distances, floating
 from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
-from jaxpe.theory.audit import Audit, AuditInputs, Comparison, Statement, all_less_equal
-from jaxpe.theory.cirrincione2026.sentences import MINIMISER
-
-_TIES = "Of two positions equally far from a third, the worst are {lhs} and {rhs} away from it"
-_STRICT = "In the worst triple the nearer position is {lhs} away and the farther one {rhs}"
-
-CONJECTURE_5 = Statement(
-    name="Conjecture 5",
-    title="monotone corpora have monotone positions",
-    source="Cirrincione (2026), Section 4",
-    claim=(
-        "If d_H(μ_i, μ_j) ≤ d_H(μ_i, μ_k) whenever |i − j| ≤ |i − k|, then every minimiser P* has "
-        "‖p*_i − p*_j‖ ≤ ‖p*_i − p*_k‖ under the same ordering."
-    ),
-    status="false as stated",
-    results=("conjecture-5",),
-    finding=(
-        "A task need not depend on the corpus. Three positions of independent words, √μ_i at equal "
-        "angles, satisfy the hypothesis and (H1) to (H3); learning 0.5 x_0 + 0.1 x_1 + 0.4 x_2 by "
-        "attention puts p_0 and p_2 near each other and p_1 far from both. The hypothesis is also "
-        "stronger than it looks: equal offsets make it an equality, so d_H(μ_i, μ_{i+m}) may "
-        "depend on m and on i modulo m alone, and all neighbours are equally far. In SST-2 and "
-        "stdlib (positions with at least half the documents), 11 and 12 % of the triples violate "
-        "the strict form beyond noise, at a level of 5 %."
-    ),
-    sentences={
-        "if strict": (
-            f"{_STRICT}, in Hellinger distance as estimated; the nearer one must not be farther."
-        ),
-        "if ties": f"{_TIES}, in Hellinger distance as estimated; they must be equal.",
-        "if P minimises": MINIMISER,
-        "then strict": f"{_STRICT}, between position vectors; the nearer one must not be farther.",
-        "then ties": f"{_TIES}, between position vectors; the claim is equality.",
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    """Conjecture 5, with shares of triples that violate or uphold its hypothesis beyond noise.
-
-    Composition, which rotated documents show, does not count as a violation. Each triple is tested
-    at 5 %. The shares are measured but not judged: triples are dependent, so more than 5 % of
-    corpora have more than 5 % significant ties.
-    """
-    audit = conjecture_5(inputs.D, inputs.vectors).add_hypotheses({}, unchecked=("P minimises",))
-    test = monotonicity_test(inputs.counts, inputs.nulls)
-    shares = {
-        "positions judged": jnp.sum(test.present, dtype=jnp.int32),
-        "triples violated beyond noise": test.significant,
-        "triples upheld beyond noise": test.upheld,
-    }
-    return audit._replace(measured=audit.measured | shares)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal
 
 
 class MonotonicityTest(NamedTuple):
@@ -235,16 +183,13 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
     """The worst strict triple and the worst tie, the violation rate and the asymmetry."""
     delta, present = D
     n = delta.shape[0]
-    i, offset = jnp.arange(n)[:, None], jnp.arange(1, n)[None, :]
-
-    def side(j: Array) -> tuple[Array, Array]:
-        inside = jnp.clip(j, 0, n - 1)
-        return delta[i, inside], (j == inside) & present[i] & present[inside]
-
-    (left, has_left), (right, has_right) = side(i - offset), side(i + offset)
-    either, both = has_left | has_right, has_left & has_right
-    largest = jnp.maximum(jnp.where(has_left, left, 0.0), jnp.where(has_right, right, 0.0))
-    smallest = jnp.minimum(jnp.where(has_left, left, jnp.inf), jnp.where(has_right, right, jnp.inf))
+    i, offset = jnp.arange(n)[None, :, None], jnp.arange(1, n)[None, None, :]
+    j = jnp.concatenate([i - offset, i + offset])
+    inside = jnp.clip(j, 0, n - 1)
+    exists = (j == inside) & present[i] & present[inside]
+    either, both = jnp.any(exists, axis=0), jnp.all(exists, axis=0)
+    largest = jnp.max(delta[i, inside], axis=0, where=exists, initial=0.0)
+    smallest = jnp.min(delta[i, inside], axis=0, where=exists, initial=jnp.inf)
     # Around i, the largest distance at any nearer offset against the smallest at this one.
     reached = jax.lax.cummax(largest, axis=1)[:, :-1]
     some_nearer = jax.lax.cummax(either.astype(jnp.int32), axis=1)[:, :-1] > 0
@@ -277,7 +222,7 @@ def _cross_fold_squares(
     every = every - jnp.mean(every, axis=(0, 1), keepdims=True)
 
     def squares(pair: Array) -> Array:
-        product = jnp.matmul(every[pair[0]], every[pair[1]].T, precision="highest")
+        product = dot(every[pair[0]], every[pair[1]].T)
         diagonal = jnp.diagonal(product)
         return diagonal[:, None] + diagonal[None, :] - product - product.T
 
@@ -303,15 +248,12 @@ def _expected_roots(
 
 def _root_table(rates: Float[Array, " n"], *, small: int = 64) -> Float[Array, "n small"]:
     """E√X for X ~ Binomial(c, q) and c < `small`, at each position's rate q."""
-    c = jnp.arange(small).astype(rates.dtype)[:, None]
-    x = jnp.arange(small).astype(rates.dtype)[None, :]
-    inside = x <= c
-    rest = jnp.where(inside, c - x, 0.0)
-    ways = gammaln(c + 1.0) - gammaln(x + 1.0) - gammaln(rest + 1.0)
+    x = jnp.arange(small).astype(rates.dtype)
+    c = x[:, None]
 
     def expected_root(q: Array) -> Array:
-        probability = jnp.exp(ways + xlogy(x, q) + xlogy(rest, 1.0 - q))
-        return jnp.sum(jnp.where(inside, jnp.sqrt(x) * probability, 0.0), axis=1)
+        # 0 where x > c, where pmf computes exp(−∞).
+        return jnp.sum(jnp.sqrt(x)[None, :] * binom.pmf(x[None, :], c, q), axis=1)
 
     return jax.lax.map(expected_root, rates)
 
@@ -324,7 +266,7 @@ def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
     """
     incidence = np.zeros((folds, len(K)))
     incidence[np.triu_indices(folds, 1), np.arange(len(K))] = 1.0
-    R = jnp.matmul(jnp.asarray(incidence, K.dtype), K, precision="highest")
+    R = dot(jnp.asarray(incidence, K.dtype), K)
     A, R2 = 2.0 * _squared_differences(K), _squared_differences(R)
     total = 2.0 * jnp.sum(K, axis=0)
     T = total[:, None] - total[None, :]
@@ -337,6 +279,6 @@ def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
 
 def _squared_differences(X: Float[Array, "m n"]) -> Float[Array, "n n"]:
     """Σ_m (X_mj − X_mk)² for all (j, k)."""
-    product = jnp.matmul(X.T, X, precision="highest")
+    product = dot(X.T, X)
     diagonal = jnp.diagonal(product)  # summed as the product is, so that j = k gives 0 exactly
     return jnp.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * product, 0.0)

@@ -9,65 +9,13 @@ import jax.numpy as jnp
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import (
-    Audit,
-    AuditInputs,
-    Comparison,
-    Statement,
-    all_less_equal,
-    less_equal,
-)
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import PREMISE_SENTENCES, add_premises
+from jaxpe.theory.audit import Audit, all_less_equal, finite, less, less_equal
 from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import least_probability
-from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FINITE
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
 
 Family = Literal["masked", "classification", "agnostic"]
-
-COROLLARY_15 = Statement(
-    name="Corollary 15",
-    title="the condition of Lemma 14 for three families of losses",
-    source="Cirrincione (2026), Appendix A.3",
-    claim=(
-        "(i) Under Lemma 11, for distributions away from zero, g = D_KL with L_g = 2√2. (ii) For "
-        "classification by positional frequencies L_g is the Lipschitz constant of δ. (iii) For "
-        "losses that ignore order g is symmetric, L_g = 0 and b_i = b_j."
-    ),
-    status="false as stated",
-    results=("corollary-15-masked", "corollary-15-agnostic"),
-    finding=(
-        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H: (0.98, 0.02) and "
-        "its reverse have D_KL = 3.74, and 2√2 d_H = 3.39. (ii) only names what it bounds, a "
-        "finite number. (iii) The loss (Σ_j φ(E(t_j) + p_j))² ignores order at P = 0 and has g = "
-        "0, but b_i = −2 E[S φ'(E(t_i))] depends on μ_i. b_i = b_j holds if permutations of "
-        "positions leave the distribution of the corpus unchanged; cyclic shifts are enough."
-    ),
-    sentences={
-        **PREMISE_SENTENCES,
-        "if away from zero": (
-            "The least probability of a word at a position is {rhs}; it must exceed {lhs}."
-        ),
-        "if positional frequencies": (
-            "Numbers do not show whether labels depend on positional frequencies alone."
-        ),
-        "then D_KL ≤ 2√2 d_H": DIVERGENCE,
-        "then L_g ≤ 2√2": "The slope of E δ in its first argument is {lhs}; 2√2 is {rhs}.",
-        "then L_g finite": FINITE,
-        "then g symmetric": "E δ_ij and E δ_ji differ by up to {lhs}; up to {rhs} is rounding.",
-        "then L_g = 0": (
-            "The slope of E δ in its first argument is {lhs}; up to {rhs} is rounding."
-        ),
-        "then b_i = b_j": "The largest ‖b_i − b_j‖ is {lhs}; up to {rhs} is rounding.",
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    audit = corollary_15(inputs.gradients, inputs.mu, family=inputs.family)
-    return add_premises(audit, inputs) if inputs.family == "masked" else audit
 
 
 @partial(jax.jit, static_argnames="family")
@@ -112,15 +60,14 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     where = pair_mask(mu.present)
     hypotheses, unchecked = {}, {}
     if family == "masked":
-        m = least_probability(mu)
-        hypotheses = {"away from zero": Comparison(jnp.zeros_like(m), m, m, m > 0)}
+        hypotheses = {"away from zero": less(0.0, least_probability(mu))}
         conclusions = {
             "L_g ≤ 2√2": less_equal(L_g, 8.0**0.5),
             "D_KL ≤ 2√2 d_H": all_less_equal(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
         }
     elif family == "classification":
         unchecked = {"positional frequencies": None}
-        conclusions = {"L_g finite": less_equal(L_g, float(jnp.finfo(delta.dtype).max))}
+        conclusions = {"L_g finite": finite(L_g)}
     elif family == "agnostic":
         eps = 1e3 * float(jnp.finfo(delta.dtype).eps)
         asymmetry = jnp.where(where[None], jnp.abs(delta - jnp.swapaxes(delta, 1, 2)), 0.0)

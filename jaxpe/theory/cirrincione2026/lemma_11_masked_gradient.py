@@ -7,72 +7,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.stats import rankdata
 
+from jaxpe._core.arrays import dot
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import (
-    Audit,
-    AuditInputs,
-    Comparison,
-    Statement,
-    all_less_equal,
-    boolean,
-    if_compared,
-    less_equal,
-)
-from jaxpe.theory.cirrincione2026.sentences import (
-    COLD,
-    EVERY_EXAMPLE,
-    MASKED,
-    SUFFICIENT,
-    THRESHOLD,
-)
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal, less, less_equal
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
-
-# Conditions (i) and (ii) that means over examples and a threshold without a number leave open.
-_UNCHECKED = {"τ ≤ τ_0": THRESHOLD, "ε_suff of every example": EVERY_EXAMPLE}
-_PREMISES = {"τ < 1": COLD, "ε_suff": SUFFICIENT} | _UNCHECKED
-# Sentences of the hypotheses that `add_premises` adds.
-PREMISE_SENTENCES = {"if masked loss": MASKED} | {
-    f"if Lemma 11: {name}": sentence for name, sentence in _PREMISES.items()
-}
-
-LEMMA_11 = Statement(
-    name="Lemma 11",
-    title="the gradient of masked language modelling and the KL divergence",
-    source="Cirrincione (2026), Appendix A.3, Eq. (7)",
-    claim=(
-        "Where attention weights are near μ_i(t_j) and the temperature τ is low, E[∂loss/∂L_ij] = "
-        "D_KL(μ_i‖μ_j) + O(τ² + ε_suff)."
-    ),
-    status="false as stated",
-    results=("lemma-11",),
-    finding=(
-        "Softmax ignores a shift of a row of logits, so Σ_j ∂loss/∂L_ij = 0 for every example, "
-        "model and loss, while Σ_j D_KL(μ_i‖μ_j) > 0. So the error is at least the mean of a row "
-        "of D_KL, for any τ and ε_suff. Two words in two orders have ε_suff = 0 and an error of at "
-        "least 0.27. The proof's δ is the derivative of a loss by its own logits, not by the "
-        "logits of attention. Its D_KL(μ‖ν) = D_KL(ν‖μ) + O(‖μ − ν‖₁) has an error as large as "
-        "either side. Weights of a row sum to 1, which μ_i(t_j) need not."
-    ),
-    sentences={
-        "if masked loss": MASKED,
-        **{f"if {name}": sentence for name, sentence in _PREMISES.items()},
-        "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
-        "then (7) up to a factor": if_compared(
-            "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
-        ),
-        "instead rows sum to 0": (
-            "Rows of E δ sum to {lhs} of the sum of their absolute values; up to {rhs} is rounding."
-        ),
-    },
-    evaluate=lambda inputs: lemma_11(
-        inputs.gradients, inputs.mu, temperature=inputs.temperature
-    ).add_hypotheses(
-        {"masked loss": boolean(inputs.family == "masked")}, unchecked=tuple(_UNCHECKED)
-    ),
-)
 
 
 @partial(jax.jit, static_argnames=("temperature", "smoothing", "tolerance"))
@@ -120,7 +61,7 @@ def lemma_11(
     >>> audit.measured["least error"].round(2).item()    # D_KL is 0 and 0.55: mean 0.27
     0.27
     """
-    delta = jnp.asarray(gradients.delta)
+    delta = gradients.delta
     mu = as_distributions(mu)
     hypotheses = premises(gradients, mu, temperature=temperature, tolerance=tolerance)
     epsilon = hypotheses["ε_suff"].lhs.astype(delta.dtype)
@@ -147,11 +88,8 @@ def lemma_11(
         **near,
         **{f"{name} smoothed": value for name, value in smoothed.items()},
     }
-    instead = {
-        "rows sum to 0": less_equal(
-            sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
-        )
-    }
+    rounding_of_sums = 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
+    instead = {"rows sum to 0": less_equal(sums, rounding_of_sums)}
     return Audit(hypotheses, conclusions, measured, instead)
 
 
@@ -163,26 +101,14 @@ def premises(
     tolerance: float = 0.1,
 ) -> dict[str, Comparison]:
     """Hypotheses of Lemmas 11 and 12: a low temperature τ, and attention near μ_i(t_j)."""
-    tau = jnp.asarray(temperature, jnp.result_type(float))
-    rows = jnp.asarray(mu.probabilities)
-    overlap = jnp.matmul(rows, rows.T, precision="highest").astype(gradients.weights.dtype)
+    overlap = dot(mu.probabilities, mu.probabilities.T).astype(gradients.weights.dtype)
     both = mu.present[:, None] & mu.present[None, :]
     apart = jnp.where(both[None], jnp.abs(gradients.weights - overlap[None]), 0.0)
     return {
         # Whatever the threshold τ_0 < 1 of condition (ii).
-        "τ < 1": Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1),
+        "τ < 1": less(temperature, 1.0),
         "ε_suff": less_equal(jnp.max(apart), tolerance),
     }
-
-
-def add_premises(audit: Audit, inputs: AuditInputs) -> Audit:
-    """The audit with the hypotheses of Lemma 11 before its own."""
-    checked = premises(inputs.gradients, inputs.mu, temperature=inputs.temperature)
-    return audit.add_hypotheses(
-        {"masked loss": boolean(inputs.family == "masked")}
-        | {f"Lemma 11: {name}": premise for name, premise in checked.items()},
-        unchecked=tuple(f"Lemma 11: {name}" for name in _UNCHECKED),
-    )
 
 
 def _least_error(delta: Array, kl: Array, both: Array) -> Array:
@@ -203,14 +129,17 @@ def _smoothed(mu: PositionalDistributions, smoothing: float) -> PositionalDistri
 
 def _likeness(delta: Array, kl: Array, where: Array) -> dict[str, Array]:
     """Correlations of δ of each head with D_KL over some pairs."""
-    ranks = rankdata(jnp.where(where, kl, jnp.inf), axis=None).reshape(kl.shape)
+
+    def ranks(x: Array) -> Array:
+        return rankdata(jnp.where(where, x, jnp.inf), axis=None).reshape(x.shape)
+
+    kl_ranks = _centred(ranks(kl), where)
 
     def likeness(head: Array) -> dict[str, Array]:
-        head_ranks = rankdata(jnp.where(where, head, jnp.inf), axis=None).reshape(kl.shape)
         cosine = _cosine(jnp.where(where, head, 0.0), jnp.where(where, kl, 0.0))
         return {
             "pearson": _cosine(_centred(head, where), _centred(kl, where)),
-            "rank correlation": _cosine(_centred(head_ranks, where), _centred(ranks, where)),
+            "rank correlation": _cosine(_centred(ranks(head), where), kl_ranks),
             "residual": jnp.sqrt(jnp.maximum(1.0 - cosine**2, 0.0)),
         }
 

@@ -1,5 +1,7 @@
 """Lemma 14: does a Lipschitz E[∂loss/∂L_ij] make the forcing Lipschitz?"""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +10,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances.matrices import centre_rows
-from jaxpe.theory.audit import Audit, Statement, less_equal
-from jaxpe.theory.cirrincione2026.sentences import FINITE, FORCING, FULL, READS
+from jaxpe.theory.audit import Audit, finite, less_equal
 from jaxpe.theory.gradients import (
     PositionGradients,
     Projection,
@@ -17,50 +18,7 @@ from jaxpe.theory.gradients import (
     largest_norm,
     score_norms,
 )
-from jaxpe.theory.lipschitz import head_slopes, share, vector_slope
-
-LEMMA_14 = Statement(
-    name="Lemma 14",
-    title="sufficient condition for a compatible forcing",
-    source="Cirrincione (2026), Appendix A.3, Eq. (8) and (9)",
-    claim=(
-        "If E[δ_ij] = g(μ_i, μ_j) with g L_g-Lipschitz in d_H(μ_i, ·), then ‖b_i − b_j‖ ≤ C_b "
-        "d_H(μ_i, μ_j), C_b = 2 n L_g ‖ē‖∞ ‖M‖/√d_k, for any differentiable loss."
-    ),
-    status="false as stated",
-    results=("lemma-14",),
-    finding=(
-        "The proof also needs g to be Lipschitz in its second argument, which (9) does not give. "
-        "It replaces E[δ_ij E(t_j)] by E[δ_ij] ē_j. It ignores that p_i acts through values and "
-        "the residual stream: by the lemma, M = 0 would mean b_i = b_j. With both arguments the "
-        "bound holds for the forcing of its formula. (8) is empty if all μ_i differ: any numbers "
-        "are then a function of the pair."
-    ),
-    sentences={
-        "if attention reads E + p": READS,
-        "if full examples": FULL,
-        "if (8)": (
-            "The slope of E δ in either argument is {lhs} at most; where it is finite, equal "
-            "distributions have equal E δ."
-        ),
-        "if (9)": FINITE,
-        "then (A2)": f"{FORCING}slopes of E δ in its first argument give {{rhs}} at most.",
-        "then (A2) both arguments": f"{FORCING}slopes in both arguments give {{rhs}} at most.",
-        "then (A2) of logits": (
-            "For the part of b through the first layer's logits, the largest quotient is {lhs}; "
-            "slopes in both arguments give at most {rhs}."
-        ),
-        "instead (A2) of the formula": (
-            "For the lemma's formula for b, the largest quotient is {lhs}; slopes in both "
-            "arguments give at most {rhs}."
-        ),
-    },
-    evaluate=lambda inputs: lemma_14(
-        inputs.gradients, inputs.D, inputs.means, inputs.query, inputs.key
-    ).add_hypotheses(
-        {"attention reads E + p": inputs.reads_sum, "full examples": inputs.full_examples}
-    ),
-)
+from jaxpe.theory.lipschitz import head_slopes, product, share, vector_slope
 
 
 @jax.jit
@@ -110,20 +68,20 @@ def lemma_14(
     in_i = head_slopes(gradients.delta, D)
     in_j = head_slopes(gradients.delta, D, columns=True)
     size = largest_norm(means).astype(b.dtype) * score_norms(query, key).astype(b.dtype)
-    factors = 2.0 * n * size / jnp.asarray(query).shape[-1] ** 0.5
-    published = jnp.sum(_times(factors, in_i))
-    predicted = jnp.sum(_times(factors, jnp.maximum(in_i, in_j)))
+    factors = 2.0 * n * size / query.shape[-1] ** 0.5
+    published = jnp.sum(product(factors, in_i))
+    predicted = jnp.sum(product(factors, jnp.maximum(in_i, in_j)))
     both = D.present[:, None] & D.present[None, :]
     delta = jnp.where(both[None], gradients.delta, 0.0)
     formula = forcing_of_means(delta, means, query, key).astype(b.dtype)
     C_b, logits_slope, formula_slope = (vector_slope(x, D) for x in (b, logits, formula))
-    tolerance = 64 * float(jnp.finfo(b.dtype).eps)
+    compare = partial(less_equal, tolerance=64 * float(jnp.finfo(b.dtype).eps))
     conclusions = {
-        "(A2)": less_equal(C_b, published, tolerance=tolerance),
-        "(A2) both arguments": less_equal(C_b, predicted, tolerance=tolerance),
-        "(A2) of logits": less_equal(logits_slope, predicted, tolerance=tolerance),
+        "(A2)": compare(C_b, published),
+        "(A2) both arguments": compare(C_b, predicted),
+        "(A2) of logits": compare(logits_slope, predicted),
     }
-    instead = {"(A2) of the formula": less_equal(formula_slope, predicted, tolerance=tolerance)}
+    instead = {"(A2) of the formula": compare(formula_slope, predicted)}
     measured = {
         "slopes in i": in_i,
         "slopes in j": in_j,
@@ -132,11 +90,7 @@ def lemma_14(
         "predicted": predicted,
         "predicted by i alone": published,
     } | _shares(gradients, D)
-    largest = float(jnp.finfo(b.dtype).max)
-    hypotheses = {
-        "(8)": less_equal(jnp.max(jnp.maximum(in_i, in_j)), largest),
-        "(9)": less_equal(jnp.max(in_i), largest),
-    }
+    hypotheses = {"(8)": finite(jnp.max(jnp.maximum(in_i, in_j))), "(9)": finite(jnp.max(in_i))}
     return Audit(hypotheses, conclusions, measured, instead)
 
 
@@ -152,8 +106,3 @@ def _shares(gradients: PositionGradients, D: Distances) -> dict[str, Array]:
         "size of the rest": share(jnp.linalg.norm(b - logits), jnp.linalg.norm(b)),
         "correlation": share(jnp.linalg.norm(logits - by_means), jnp.linalg.norm(logits)),
     }
-
-
-def _times(factor: Array, slope: Array) -> Array:
-    """0 where the factor is 0, also for an infinite slope."""
-    return jnp.where(factor > 0, factor * jnp.where(factor > 0, slope, 0.0), 0.0)

@@ -1,16 +1,18 @@
 """Lemma 16: Lipschitz constants of mean embeddings, attention weights and E[∂loss/∂L_ij]."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, AuditInputs, Statement, all_less_equal, boolean, either
-from jaxpe.theory.cirrincione2026.sentences import FULL, READS
+from jaxpe.theory.audit import Audit, all_less_equal
+from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import occurring
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -22,73 +24,7 @@ from jaxpe.theory.gradients import (
 )
 from jaxpe.theory.lipschitz import head_slopes, rounding, vector_slope
 
-LEMMA_16 = Statement(
-    name="Lemma 16",
-    title="positional sufficiency for classification by [CLS]",
-    source="Cirrincione (2026), Appendix A.3, Eq. (10) to (12)",
-    claim=(
-        "In d_H, mean embeddings have the Lipschitz constant L_e = ‖E‖∞√(2|V|), expected "
-        "attention weights L_A = ‖M‖‖ē‖∞L_e/√d_k, and E[∂loss/∂L_ij] has L_g = ¼G‖W_V‖‖ē‖∞L_A."
-    ),
-    status="false as stated",
-    results=("lemma-16-11", "lemma-16-12", "lemma-16-10"),
-    finding=(
-        "(10) holds, and r√(4 − d_H²) ≤ 2r is enough for it, with r the radius of the embeddings: "
-        "about √(|V|/2) times sharper. (11) holds, with a factor ½ to spare, for the weights of "
-        "mean logits; E[A_ij] is not that and no function of ē_i: words ±1 have the mean of the "
-        "word 0, and other weights. (12) is false: as M → 0 it tends to 0, but δ of the [CLS] row "
-        "does not, while other rows of one layer have none; two of three factors of δ also "
-        "depend on i, and the third leaves out A_ij A_ik."
-    ),
-    sentences={
-        "if reads [CLS]": either(
-            "The model is a classifier that reads its first row alone.",
-            "The model is no classifier that reads its first row alone.",
-        ),
-        "if attention reads E + p": READS,
-        "if full examples": FULL,
-        "then (10)": "The worst pair has mean embeddings {lhs} apart; L_e d_H is {rhs}.",
-        "then (11) of mean logits": (
-            "The slope of attention between mean embeddings is {lhs}; L_A is {rhs}."
-        ),
-        "then (11) of weights": "The slope of mean attention weights is {lhs}; L_A is {rhs}.",
-        "then (12)": "The slope of E δ in its first argument is {lhs}; L_g is {rhs}.",
-        "instead (10) by the radius": (
-            "The worst pair has mean embeddings {lhs} apart; r √(4 − d_H²) d_H is {rhs}."
-        ),
-        "instead (11) halved": (
-            "The slope of attention between mean embeddings is {lhs}; L_A/2 with 2r for L_e is "
-            "{rhs}."
-        ),
-        "instead (12) of one layer": (
-            "The slope of E δ in its first argument is {lhs}; G‖W_V‖ 2r/4 over the least d_H is "
-            "{rhs}."
-        ),
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
 _STEPS = 200  # towards the centre of the embeddings; any centre gives a valid bound
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    projections = inputs.query, inputs.key, inputs.value, inputs.output
-    audit = lemma_16(
-        inputs.gradients,
-        inputs.mu,
-        inputs.embeddings,
-        *projections,
-        gradient_bound=inputs.gradient_bound,
-    )
-    if inputs.layers > 1:
-        del audit.instead["(12) of one layer"]
-    return audit.add_hypotheses(
-        {
-            "reads [CLS]": boolean(inputs.reads_first),
-            "attention reads E + p": inputs.reads_sum,
-            "full examples": inputs.full_examples,
-        }
-    )
 
 
 @jax.jit
@@ -141,13 +77,12 @@ def lemma_16(
     """
     mu = as_distributions(mu)
     D = hellinger_distances(mu)
-    embeddings = jnp.asarray(embeddings)
     dtype = gradients.delta.dtype
     means = mean_embeddings(mu, embeddings)
     largest, radius = largest_norm(embeddings).astype(dtype), _radius(mu, embeddings).astype(dtype)
     L_e = largest * (2.0 * embeddings.shape[0]) ** 0.5
     mean = largest_norm(means).astype(dtype)
-    per_mean = score_norms(query, key).astype(dtype) * mean / jnp.asarray(query).shape[-1] ** 0.5
+    per_mean = score_norms(query, key).astype(dtype) * mean / query.shape[-1] ** 0.5
     L_A, halved = per_mean * L_e, per_mean * radius
     values = jnp.asarray(gradient_bound, dtype) * product_norms(value, output).astype(dtype)
     L_g = 0.25 * values * mean * L_A
@@ -158,20 +93,16 @@ def lemma_16(
     d, where = D.values.astype(dtype), pair_mask(mu.present)
     least = jnp.min(jnp.where(where, d, jnp.inf))
     one_layer = jnp.where(least > 0, 0.5 * values * radius / least, jnp.inf)
-    tolerance, noise = 64 * float(jnp.finfo(dtype).eps), rounding(means).astype(dtype)
-
-    def compare(lhs: Array, rhs: Array, where: Array | None = None, noise: Array | float = 0.0):
-        return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
-
+    compare = partial(all_less_equal, tolerance=64 * float(jnp.finfo(dtype).eps))
+    compare_means = partial(compare, apart, where=where, noise=rounding(means).astype(dtype))
     conclusions = {
-        "(10)": compare(apart, L_e * d, where, noise),
+        "(10)": compare_means(L_e * d),
         "(11) of mean logits": compare(logits_slopes, L_A),
         "(11) of weights": compare(weights_slopes, L_A),
         "(12)": compare(slopes, L_g),
     }
-    by_radius = radius * total_variation_bound(d)
     instead = {
-        "(10) by the radius": compare(apart, by_radius, where, noise),
+        "(10) by the radius": compare_means(radius * total_variation_bound(d)),
         "(11) halved": compare(logits_slopes, halved),
         "(12) of one layer": compare(slopes, one_layer),
     }
@@ -190,13 +121,11 @@ def lemma_16(
     return Audit({}, conclusions, measured, instead)
 
 
-def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
+def _radius(mu: PositionalDistributions, embeddings: ArrayLike) -> Array:
     """max ‖E(v) − c‖ over words that occur, c near the best centre (Bădoiu and Clarkson 2003)."""
-    rows = jnp.asarray(mu.probabilities)
-    occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
+    occurs = occurring(mu)
     weight = occurs.astype(embeddings.dtype)
-    start = jnp.matmul(weight[None], embeddings, precision="highest")[0]
-    start = start / jnp.maximum(jnp.sum(weight), 1.0)
+    start = dot(weight[None], embeddings)[0] / jnp.maximum(jnp.sum(weight), 1.0)
 
     def distances(c: Array) -> Array:
         return jnp.where(occurs, jnp.linalg.norm(embeddings - c[None, :], axis=1), 0.0)
@@ -213,8 +142,7 @@ def _weights_of_means(
     means: Array, query: Projection, key: Projection, mu: PositionalDistributions
 ) -> Array:
     """softmax_j(ē_i M_h ē_jᵀ/√d_k) over the positions present, `[heads, n, n]`."""
-    query, key = (jnp.asarray(x).astype(means.dtype) for x in (query, key))
-    highest = lax.Precision.HIGHEST
-    q, k = (jnp.einsum("nd,dhc->hnc", means, x, precision=highest) for x in (query, key))
-    logits = jnp.einsum("hic,hjc->hij", q, k, precision=highest) / query.shape[-1] ** 0.5
+    product = partial(jnp.einsum, precision="highest")
+    q, k = (product("nd,dhc->hnc", means, x.astype(means.dtype)) for x in (query, key))
+    logits = product("hic,hjc->hij", q, k) / query.shape[-1] ** 0.5
     return jax.nn.softmax(jnp.where(mu.present[None, None, :], logits, -jnp.inf), axis=-1)

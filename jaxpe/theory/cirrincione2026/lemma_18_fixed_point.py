@@ -7,63 +7,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.ntk.flow import FixedPoint, gradient_flow
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
-from jaxpe.theory.cirrincione2026.sentences import FORCING
-from jaxpe.theory.lipschitz import entry_slope, largest_ratio
+from jaxpe.ntk.flow import gradient_flow
+from jaxpe.theory.audit import Audit, Comparison, all_less_equal, finite, less, less_equal
+from jaxpe.theory.lipschitz import entry_slope, largest_ratio, product
 from jaxpe.theory.monotone_fit import MonotoneFit, monotone_fit
-
-_ENDS = "The worst pair of positions ends {lhs} apart; "
-
-LEMMA_18 = Statement(
-    name="Lemma 18",
-    title="monotone positions at the fixed point of the linearised flow",
-    source="Cirrincione (2026), Appendix A.4, with Definition 10 and (A1) to (A4)",
-    claim=(
-        "If α_ij = f(d_H(μ_i, μ_j)) with f strictly increasing and α ≻ 0, forcing and corpus are "
-        "compatible and orbits bounded, then P* = α⁻¹b is monotone and satisfies the bound (13)."
-    ),
-    status="vacuous",
-    results=("lemma-18-bound", "lemma-18-order"),
-    finding=(
-        "No positive definite α has an increasing f: the minor f(0)² − f(d)² would be negative. "
-        "With a decreasing f the bound (13) is either false (small f; constant forcing on three "
-        "positions) or, with the factor n that its proof leaves out, no more than the triangle "
-        "inequality; and an order of two upper bounds is none of what they bound. What holds is "
-        "‖p*_i − p*_j‖² ≤ (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b)."
-    ),
-    sentences={
-        "if A1 increasing": (
-            "The best increasing function of d_H explains {rhs} of the variance of α, its diagonal "
-            "included; from {lhs} up counts as all."
-        ),
-        "if A1 diagonal": (
-            "The largest α_ii is {lhs} and the smallest α_ij {rhs}; an increasing function of d_H "
-            "has the first below the second."
-        ),
-        "if A1 positive": (
-            "The smallest eigenvalue of α is {rhs}; more than {lhs} beyond rounding is asked."
-        ),
-        "if A2": f"{FORCING}it has to be finite.",
-        "if A3": (
-            "A share of {lhs} of the triples of positions has the wrong order of d_H; {rhs} may."
-        ),
-        "if A4": (
-            "A share of {lhs} of b lies outside the range of α; a flow that stays bounded has "
-            "{rhs}, and no negative eigenvalue."
-        ),
-        "then (13)": f"{_ENDS}the right side of (13) is {{rhs}}.",
-        "then (13) with n": f"{_ENDS}the right side of (13) with n is {{rhs}}.",
-        "then monotone": (
-            "A share of {lhs} of the triples of P* has the wrong order; {rhs} is claimed."
-        ),
-        "instead energy bound": f"{_ENDS}the energy bound is {{rhs}}.",
-    },
-    evaluate=lambda inputs: lemma_18(inputs.alpha, inputs.forcing, inputs.D),
-)
 
 
 @partial(jax.jit, static_argnames="fraction")
@@ -115,35 +65,37 @@ def lemma_18(
     mask = pair_mask(present)
     flow = gradient_flow(alpha, b, jnp.zeros_like(b))
     end = flow.fixed_point()
-    smallest = jnp.min(flow.eigenvalues)
     fit = _monotone(alpha, d, mask)
     C_b = largest_ratio(euclidean_distances(b, present=present).values, d, where=mask)
     L_f = entry_slope(alpha, d, where=mask)
     R = _largest_orbit(flow, end.positions)
     f_max = jnp.max(jnp.where(mask, alpha, 0.0))
-    P = end.positions
-    lhs = euclidean_distances(P, present=present).values
+    lhs = euclidean_distances(end.positions, present=present).values
+    smallest = jnp.min(flow.eigenvalues)
     positive = jnp.where(smallest > 0, smallest, jnp.nan)
     published = (C_b + 2 * R * L_f * jnp.maximum(f_max, jnp.max(jnp.diagonal(alpha)))) / positive
     with_n = (C_b + n * R * L_f) / positive
     sensitivity, energy = _energy(flow)
-    rhs_n = _times(with_n, d)
-    tolerance = 64 * float(jnp.finfo(alpha.dtype).eps)
+    rhs_n = product(d, with_n)
+    eps = float(jnp.finfo(alpha.dtype).eps)
+    rounding = n * eps * jnp.max(jnp.abs(flow.eigenvalues))
+    bounded = end.stable & (end.residual <= 64 * eps)
+    compare = partial(all_less_equal, where=mask, tolerance=64 * eps)
     hypotheses = {
         "A1 increasing": less_equal(fraction, fit.explained_increasing),
         "A1 diagonal": _diagonal(alpha, mask),
-        "A1 positive": _positive(flow.eigenvalues, n),
-        "A2": less_equal(C_b, float(jnp.finfo(C_b.dtype).max)),
+        "A1 positive": less(0.0, smallest, noise=rounding),
+        "A2": finite(C_b),
         "A3": less_equal(monotonicity_violation_rate(Distances(d, present)), 0.0),
-        "A4": _bounded(end, tolerance),
+        "A4": less_equal(end.residual, 0.0)._replace(holds=bounded),
     }
     conclusions = {
-        "(13)": all_less_equal(lhs, _times(published, d), where=mask, tolerance=tolerance),
-        "(13) with n": all_less_equal(lhs, rhs_n, where=mask, tolerance=tolerance),
+        "(13)": compare(lhs, product(d, published)),
+        "(13) with n": compare(lhs, rhs_n),
         "monotone": less_equal(monotonicity_violation_rate(Distances(lhs, present)), 0.0),
     }
     bound = jnp.sqrt(jnp.maximum(sensitivity * energy, 0.0))
-    instead = {"energy bound": all_less_equal(lhs, bound, where=mask, tolerance=tolerance)}
+    instead = {"energy bound": compare(lhs, bound)}
     measured = {
         "explained by increasing f": fit.explained_increasing,
         "explained by decreasing f": fit.explained_decreasing,
@@ -160,7 +112,6 @@ def lemma_18(
 
 def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
     """The arrays with what is absent taken out: an absent position is a flow of its own."""
-    alpha, b = jnp.asarray(alpha), jnp.asarray(b)
     n = D.values.shape[0]
     if alpha.shape != (n, n) or b.ndim != 2 or b.shape[0] != n:
         raise ValueError(
@@ -185,25 +136,10 @@ def _monotone(alpha: Array, d: Array, mask: Array) -> MonotoneFit:
 
 def _diagonal(alpha: Array, mask: Array) -> Comparison:
     """max α_ii ≤ min α_ij, over the positions that count."""
-    diagonal = jnp.where(jnp.any(mask, axis=1), jnp.diagonal(alpha), -jnp.inf)
-    between = jnp.where(mask, alpha, jnp.inf)
-    none = ~jnp.any(mask)
-    return less_equal(
-        jnp.where(none, 0.0, jnp.max(diagonal)), jnp.where(none, 0.0, jnp.min(between))
-    )
-
-
-def _positive(eigenvalues: Array, count: Array) -> Comparison:
-    """λ_min > 0, beyond rounding."""
-    smallest, largest = jnp.min(eigenvalues), jnp.max(jnp.abs(eigenvalues))
-    rounding = count * float(jnp.finfo(eigenvalues.dtype).eps) * largest
-    return Comparison(jnp.zeros_like(smallest), smallest, smallest, smallest > rounding)
-
-
-def _bounded(end: FixedPoint, tolerance: float) -> Comparison:
-    """The flow stays bounded: no negative eigenvalue, and b in the range of α."""
-    residual, holds = end.residual, end.stable & (end.residual <= tolerance)
-    return Comparison(residual, jnp.zeros_like(residual), -residual, holds)
+    counts = jnp.any(mask, axis=1)
+    largest = jnp.max(jnp.diagonal(alpha), where=counts, initial=-jnp.inf)
+    smallest = jnp.min(alpha, where=mask, initial=jnp.inf)
+    return less_equal(*(jnp.where(jnp.any(mask), x, 0.0) for x in (largest, smallest)))
 
 
 def _largest_orbit(flow, end: Array) -> Array:
@@ -218,20 +154,13 @@ def _largest_orbit(flow, end: Array) -> Array:
     return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
 
 
-def _times(constant: Array, d: Array) -> Array:
-    """C·d, 0 where d is 0 also for an infinite C."""
-    return jnp.where(
-        d > 0, constant * jnp.where(d > 0, d, 1.0), jnp.where(constant >= 0, 0.0, constant)
-    )
-
-
 def _energy(flow) -> tuple[Array, Array]:
     """(e_i − e_j)ᵀ α⁺ (e_i − e_j) for all pairs, and tr(bᵀ α⁺ b); eigenvalues at 0 left out."""
     inverse = flow.inverse_eigenvalues()
     U = flow.eigenvectors
-    basis = jnp.matmul(U.T, flow.forcing, precision="highest")
+    basis = dot(U.T, flow.forcing)
 
     def from_row(row: Array) -> Array:  # differences: in products large weights would cancel
-        return jnp.matmul((U - row[None, :]) ** 2, inverse, precision="highest")
+        return dot((U - row[None, :]) ** 2, inverse)
 
     return jax.lax.map(from_row, U), jnp.sum(inverse[:, None] * basis**2)

@@ -6,41 +6,8 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, AuditInputs, Statement, less_equal, within
-from jaxpe.theory.cirrincione2026.lemma_18_fixed_point import LEMMA_18, lemma_18
+from jaxpe.theory.audit import Audit, less_equal
 from jaxpe.theory.monotone_fit import pairs
-
-# Hypotheses of Lemma 18 that make a kernel Hellinger-monotone (Definition 10).
-_MONOTONE_KERNEL = ("A1 increasing", "A1 diagonal", "A1 positive")
-
-REMARK_20 = Statement(
-    name="Remark 20",
-    title="the flow on positions is cooperative",
-    source="Cirrincione (2026), Appendix A.4, after Hirsch (1985)",
-    claim=(
-        "With a Hellinger-monotone kernel, Ṗ = −αP + b is a cooperative system: increasing any p_i "
-        "does not lower the rate of change of another p_j."
-    ),
-    status="vacuous",
-    results=("remark-20",),
-    finding=(
-        "No increasing f allows α ≻ 0 (Lemma 18), and the sign is wrong. The derivative of ṗ_i by "
-        "p_j is −α_ij, so the flow is cooperative where all α_ij ≤ 0. Definition 10 has α_ij = "
-        "f(d) ≥ 0, and > 0 for d > 0: the flow is competitive, the opposite."
-    ),
-    sentences={
-        **{f"if {name}": LEMMA_18.sentences[f"if {name}"] for name in _MONOTONE_KERNEL},
-        "if f ≥ 0": "The lowest α_ij is {rhs}; values from {lhs} up count as not negative.",
-        "then cooperative": "The highest α_ij is {lhs}; a cooperative flow has at most {rhs}.",
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    premises = lemma_18(inputs.alpha, inputs.forcing, inputs.D).hypotheses
-    audit = remark_20(within(inputs.alpha, inputs.D.present))
-    return audit.add_hypotheses({name: premises[name] for name in _MONOTONE_KERNEL})
 
 
 @jax.jit

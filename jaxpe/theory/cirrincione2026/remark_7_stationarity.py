@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.encodings.families.absolute import sinusoidal_vectors
 from jaxpe.encodings.families.orthogonal import cosine_vectors
 from jaxpe.geometry.distances.matrices import (
@@ -25,49 +25,8 @@ from jaxpe.geometry.distances.toeplitz import (
     toeplitz_residual,
 )
 from jaxpe.geometry.mds.classical import classical_mds_from_gram
-from jaxpe.theory.audit import Audit, Statement, even_width, less_equal
+from jaxpe.theory.audit import Audit, less_equal
 from jaxpe.theory.lipschitz import share
-
-REMARK_7 = Statement(
-    name="Remark 7",
-    title="the sinusoidal encoding under stationarity",
-    source="Cirrincione (2026), Section 5.4",
-    claim=(
-        "When d_H depends approximately only on |i − j|, B is approximately circulant, its "
-        "eigenvectors are discrete Fourier vectors, P_MDS is approximately sinusoidal, and "
-        "Vaswani's encoding approximates it, for corpora that vary smoothly with position."
-    ),
-    status="false as stated",
-    results=("remark-7-circulant", "remark-7-sinusoidal", "remark-7-vaswani"),
-    finding=(
-        "That P_MDS is approximately sinusoidal holds; that B is approximately circulant does not. "
-        "Toeplitz is not circulant, and smooth is the wrong direction. For d² = 2(1 − exp(−|i − "
-        "j|/ℓ)), exactly stationary, the share of the squares of B that is not circulant grows "
-        "with ℓ: 3 % at ℓ = n/16, 16 % at n/4, 38 % at n, and one half in the limit. Each leading "
-        "eigenvector is one sinusoid all the same, near a cosine of the DCT-II, half of which have "
-        "half-integer frequencies and lie in no Fourier pair. Vaswani's geometric frequencies span "
-        "about half of these directions."
-    ),
-    sentences={
-        "if stationary": (
-            "The offset |i − j| leaves {lhs} of the variance of d² unexplained; up to {rhs} counts "
-            "as none."
-        ),
-        "then B circulant": (
-            "The part of the Gram matrix B that is not circulant has {lhs} of its norm; up to "
-            "{rhs} counts as none."
-        ),
-        "then Fourier eigenvectors": (
-            "Of the leading eigenvectors, {lhs} lies outside the nearest Fourier pairs; up to "
-            "{rhs} counts as none."
-        ),
-        "then Vaswani's span": (
-            "Of the span of the MDS coordinates, {lhs} lies outside the span of sinusoids; up to "
-            "{rhs} counts as none."
-        ),
-    },
-    evaluate=lambda inputs: remark_7(inputs.position, dim=even_width(len(inputs.position))),
-)
 
 # Sinusoids of long wavelength are nearly constant or linear over n positions. A direction counts
 # as spanned if the encoding's size along it is at least this share of the greatest.
@@ -119,7 +78,7 @@ def remark_7(
     fourier = _fourier_share(vectors)
     sinusoidal = sinusoidal_vectors(jnp.arange(n), dim=dim).astype(squared.dtype)
     spanned, width = _span(centre_rows(sinusoidal, as_present(None, n)))
-    inner = jnp.matmul(spanned.T, vectors, precision="highest")
+    inner = dot(spanned.T, vectors)
     overlap = jnp.sum(inner**2) / jnp.maximum(jnp.sum(size > 0), 1).astype(squared.dtype)
     D = safe_sqrt(squared)
     measured = {
@@ -185,7 +144,7 @@ def _fourier_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
 def _cosine_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
     n = V.shape[0]
     cosines = cosine_vectors(jnp.arange(n), dim=n, length=n).astype(V.dtype)
-    return jnp.max(jnp.matmul(cosines.T, V, precision="highest") ** 2, axis=0)
+    return jnp.max(dot(cosines.T, V) ** 2, axis=0)
 
 
 def _span(X: Float[Array, "n dim"]) -> tuple[Float[Array, "n dim"], Float[Array, ""]]:

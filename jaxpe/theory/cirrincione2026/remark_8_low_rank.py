@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -22,38 +22,8 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, AuditInputs, Comparison, Statement, less_equal, within
+from jaxpe.theory.audit import Audit, less, less_equal
 from jaxpe.theory.lipschitz import share
-
-REMARK_8 = Statement(
-    name="Remark 8",
-    title="minimal parametrisation of the positional matrix",
-    source="Cirrincione (2026), Section 5.4 and Table 2",
-    claim=(
-        "P_MDS has rank r = rank(B) ≤ n − 1, so a full n × d matrix is over-parametrised whenever "
-        "r < d; the minimal parametrisation is P = A Bᵀ with A [n, r], B [d, r], which has r(n + "
-        "d) parameters."
-    ),
-    status="reproduced under a stated reading",
-    results=("remark-8-count", "remark-8-imdb"),
-    finding=(
-        "Rank r suffices. We read: parameters are counted as degrees of freedom, r(n + d − r), "
-        "because A, B and A G, B G⁻ᵀ are one matrix. Then the full matrix is over-parametrised for "
-        "every r < min(n, d). The factors have r(n + d) < nd numbers only for r < nd/(n + d), as "
-        "the −21 % of Table 2 shows. On IMDB, with r = 254, they have 260,096 and the matrix "
-        "196,608: 32 % more, where 'negligible' saving is published. Distances alone "
-        "need n r − r(r + 1)/2, for any d. Gradient descent on the stress of A Bᵀ does not "
-        "converge to P_MDS, which is no stationary point of the stress; on the strain it does."
-    ),
-    sentences={
-        "if r < d": "The rank r is {lhs}, and the width d is {rhs}.",
-        "then exact at r": "MDS of that rank has a stress of {lhs}; up to {rhs} is rounding.",
-        "then over-parametrised": (
-            "Matrices of that rank have {lhs} degrees of freedom, and a table {rhs} numbers."
-        ),
-    },
-    evaluate=lambda inputs: _evaluate(inputs),
-)
 
 
 class LowRankDescent(NamedTuple):
@@ -68,12 +38,6 @@ class LowRankDescent(NamedTuple):
     A: Float[Array, "n r"]
     B: Float[Array, "d r"]
     losses: Float[Array, " steps"]
-
-
-def _evaluate(inputs: AuditInputs) -> Audit:
-    D = within(inputs.D.values, inputs.D.present)
-    ranks = tuple(r for r in (1, 2, 3, 7) if r < len(D))
-    return remark_8(D, width=inputs.vectors.shape[1], ranks=ranks)
 
 
 @partial(jax.jit, static_argnames=("width", "ranks", "max_iterations"))
@@ -139,8 +103,7 @@ def remark_8(
         "exact at r": less_equal(stress(mds.coordinates, D), n**2 * jnp.finfo(dtype).eps),
         "over-parametrised": less_equal(rank * (n + d - rank), n * d),
     }
-    smaller = Comparison(rank, jnp.full_like(rank, d), d - rank, rank < d)
-    return Audit({"r < d": smaller}, conclusions, measured)
+    return Audit({"r < d": less(rank, d)}, conclusions, measured)
 
 
 @partial(jax.jit, static_argnames=("criterion", "steps", "momentum"))
@@ -188,19 +151,13 @@ def _criterion(name: str, D: Distances) -> tuple[Callable[[tuple], Array], Array
     squares = jnp.where(squares == 0, 1.0, squares)
 
     def gram(factors: tuple) -> Array:
-        P = jnp.matmul(factors[0], factors[1].T, precision="highest")
-        return inner_products(centre_rows(P, D.present))
-
-    def stress_of_product(factors: tuple) -> Array:
-        return stress(distances_from_gram(gram(factors), present=D.present), D)
-
-    def strain_of_product(factors: tuple) -> Array:
-        return jnp.sum((gram(factors) - G) ** 2) / squares
+        return inner_products(centre_rows(dot(factors[0], factors[1].T), D.present))
 
     if name == "stress":
         # ∇ = 2(n P − B(P) P) / Σ_{i<j} d², and the sum over all entries has every pair twice.
-        n = jnp.maximum(jnp.sum(D.present), 1).astype(G.dtype)
-        return stress_of_product, 0.25 * jnp.sum(D.values**2) / n
+        step = 0.25 * jnp.sum(D.values**2) / jnp.maximum(jnp.sum(D.present), 1).astype(G.dtype)
+        return lambda pair: stress(distances_from_gram(gram(pair), present=D.present), D), step
     if name == "strain":
-        return strain_of_product, squares / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
+        step = squares / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
+        return lambda pair: jnp.sum((gram(pair) - G) ** 2) / squares, step
     raise ValueError(f"criterion is {name!r}: pass 'stress' or 'strain'")

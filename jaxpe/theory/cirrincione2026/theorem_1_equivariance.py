@@ -9,39 +9,7 @@ from jax import Array
 from jaxtyping import Int
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Statement, boolean, either, less_equal
-
-THEOREM_1 = Statement(
-    name="Theorem 1",
-    title="necessity of positional encoding",
-    source="Cirrincione (2026), Section 3",
-    claim=(
-        "A transformer without positional signal and without a mask commutes with permutations of "
-        "its tokens."
-    ),
-    status="reproduced under a stated reading",
-    results=("theorem-1", "theorem-1-tasks"),
-    finding=(
-        "It holds with a corrected index: f(t_σ)_i = f(t)_σ(i). As printed, f(t_σ)_σ(i) = f(t)_i, "
-        "it holds only for σ = σ⁻¹. A causal mask, which the paper does not exclude, breaks it "
-        "without any encoding. The paper infers that no task is solved whose expected loss differs "
-        "between a sequence and a permutation of it. That is false as stated: a task with the "
-        "first token as label, read at the first row, depends on order and is solved."
-    ),
-    sentences={
-        "if no other order": either(
-            "Only position vectors give the model an order.",
-            "The model has an order without position vectors: from a mask, a bias or a rotation.",
-        ),
-        "then equivariant": (
-            "Outputs of permuted tokens differ from permuted outputs by {lhs} of the largest "
-            "output; up to {rhs} is rounding."
-        ),
-    },
-    evaluate=lambda inputs: theorem_1(
-        inputs.hidden, inputs.ids, inputs.permutations
-    ).add_hypotheses({"no other order": boolean(inputs.no_other_order)}),
-)
+from jaxpe.theory.audit import Audit, less_equal
 
 
 @partial(jax.jit, static_argnames=("f", "tolerance"))
@@ -78,7 +46,7 @@ def theorem_1(
     >>> theorem_1(alone, ids, cycle).measured["deviation as printed"].tolist()
     [1.0]
     """
-    ids, permutations = jnp.asarray(ids), jnp.asarray(permutations)
+    ids = jnp.asarray(ids)
     straight = jax.vmap(f)(ids)
     if straight.shape[:2] != ids.shape:
         raise ValueError(

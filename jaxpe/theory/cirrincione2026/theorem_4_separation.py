@@ -9,68 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
-from jaxpe.theory.audit import Audit, Comparison, Statement
-from jaxpe.theory.cirrincione2026.sentences import MINIMISER, READS
+from jaxpe.theory.audit import Audit, less
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
-
-THEOREM_4 = Statement(
-    name="Theorem 4",
-    title="positional separation",
-    source="Cirrincione (2026), Section 4, with (H1) to (H3)",
-    claim=(
-        "If the expected loss is differentiable and coercive in P, mean embeddings differ (H1), "
-        "swapping two positions raises the loss (H2) and M(ē_i − ē_j) ≠ 0 (H3), then every global "
-        "minimiser has p_i ≠ p_j."
-    ),
-    status="false as stated",
-    results=("theorem-4", "theorem-4-proof"),
-    finding=(
-        "If targets stand at positions (tagging, masked words) or a mask is causal, the model can "
-        "tell tokens apart although p_i = p_j, and P* = 0 can be the minimiser under (H1) to (H3). "
-        "For one label a sequence, read where the swap does not reach, the theorem is true and "
-        "empty: swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, and "
-        "at every P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 with "
-        "all E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and the effect of p_i through "
-        "values and residual stream is left out."
-    ),
-    sentences={
-        "if attention reads E + p": READS,
-        "if coercive": (
-            "Along a ray the loss changes by {rhs}; growth without bound needs more than {lhs}."
-        ),
-        "if H1": (
-            "The two nearest mean embeddings are {rhs} apart; the hypothesis needs more than {lhs}."
-        ),
-        "if H2": (
-            "Of the swaps of two positions that were tried, the least useful changes the expected "
-            "loss by {rhs}; the hypothesis needs more than {lhs}."
-        ),
-        "if H3": (
-            "The worst head maps a difference of mean embeddings to {rhs} of its size; the "
-            "hypothesis needs more than {lhs}."
-        ),
-        "if P minimises": MINIMISER,
-        "then separated": (
-            "The two nearest position vectors are {rhs} apart; the claim is more than {lhs}."
-        ),
-    },
-    evaluate=lambda inputs: theorem_4(
-        inputs.loss,
-        inputs.vectors,
-        inputs.examples,
-        inputs.means,
-        inputs.query,
-        inputs.key,
-        swaps=inputs.swaps,
-        swap=inputs.swap,
-        present=inputs.D.present,
-    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}, unchecked=("P minimises",)),
-)
 
 
 @partial(jax.jit, static_argnames=("loss", "swap", "scales", "batch_size"))
@@ -130,29 +75,28 @@ def theorem_4(
     >>> audit.conclusions["separated"].rhs.round(3).item()
     0.999
     """
-    P = jnp.asarray(P)
-    means, query, key = (jnp.asarray(x).astype(P.dtype) for x in (means, query, key))
-    swaps = jnp.asarray(swaps)
+    P, swaps = jnp.asarray(P), jnp.asarray(swaps)
+    means, query, key = (jnp.asarray(x, P.dtype) for x in (means, query, key))
     present = as_present(present, P.shape[0])
     factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
-    examples = jax.tree.map(jnp.asarray, examples)
     (at_P, gradient), changes, losses = _expected_losses(
         P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
     )
     degeneracy = _non_degeneracy(means, query, key, present)
     eps = float(jnp.finfo(P.dtype).eps)
+    start, end, middle = losses[0], losses[-2], losses[-1]  # at t_0, T and √T
     hypotheses = {
-        "coercive": _coercive(losses),
-        "H1": _clearly_above(min_separation(means, present=present), rounding(means)),
-        "H2": _clearly_above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        "H3": _clearly_above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+        "coercive": less(1.5 * jnp.maximum(middle - start, 0.0), end - start),
+        "H1": less(0.0, min_separation(means, present=present), noise=rounding(means)),
+        "H2": less(0.0, jnp.min(changes, initial=jnp.inf), noise=64 * eps * jnp.abs(at_P)),
+        "H3": less(0.0, jnp.min(degeneracy["H3 by head"]), noise=64 * eps),
     }
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
-    separated = _clearly_above(min_separation(P, present=present), rounding(P))
+    separated = less(0.0, min_separation(P, present=present), noise=rounding(P))
     return Audit(hypotheses, {"separated": separated}, measured | degeneracy)
 
 
@@ -192,26 +136,13 @@ def _expected_losses(
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 
-def _clearly_above(value: Array, floor: Array | float) -> Comparison:
-    """Comparison 0 < value, beyond rounding."""
-    zero = jnp.zeros_like(value)
-    return Comparison(zero, value, value, value > floor)
-
-
-def _coercive(losses: Array) -> Comparison:
-    """Losses at the scales t_0 … T and at √T."""
-    start, end, middle = losses[0], losses[-2], losses[-1]
-    before, after = 1.5 * jnp.maximum(middle - start, 0.0), end - start
-    return Comparison(before, after, after - before, after > before)
-
-
 def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:
     """The least ‖MΔ‖/(‖M‖‖Δ‖) and ‖ΔM‖/(‖M‖‖Δ‖) over differences Δ of means; 0 where ΔM is 0."""
     between = euclidean_distances(means, present=present).values
 
     def least(first: Array, second: Array) -> Array:
         # ‖Δ W Uᵀ‖ for one head, both [dim, head_dim].
-        through = jnp.matmul(jnp.matmul(means, first, precision="highest"), second.T)
+        through = dot(means, first, second.T)
         norm = product_norms(second[:, None], jnp.transpose(first)[None])[0]
         apart = euclidean_distances(through, present=present).values
         shares = share(apart, norm * between)

@@ -10,28 +10,8 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import expand_rank
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, less_equal
+from jaxpe.theory.audit import Audit, less_equal
 from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import check_row
-
-NOPE_THEOREM_2 = Statement(
-    name="NoPE Theorem 2",
-    title="relative positions without positional encoding",
-    source="Kazemnejad et al. (2023), Appendix C.2, Eq. (28) to (37)",
-    claim=(
-        "Where a hidden state holds absolute positions and no later layer overwrites them, every "
-        "later layer can have attention logits f_cnt(q_t, k_i) + f_rel(t − i), with f_rel(t − i) = "
-        "−(t − i)."
-    ),
-    status="reproduced",
-    results=("nope-theorem-2",),
-    finding=(
-        "It holds with W_Q of (28) and W_K of (29), which is printed as W_V. The construction uses "
-        "two entries of a head; without the others the logits are ALiBi's with slope 1. The slope "
-        "is the same for all heads unless their entries are scaled. f_cnt is a function of content "
-        "alone only if the rows printed as arbitrary read neither of rows 2 and 3, and position "
-        "has not been mixed into the content of H^(l) already."
-    ),
-)
 
 
 @partial(jax.jit, static_argnames=("row", "tolerance"))

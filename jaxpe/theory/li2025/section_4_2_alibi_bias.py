@@ -4,26 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Statement, all_less_equal
-
-SECTION_4_ALIBI = Statement(
-    name="Section 4.2, ALiBi",
-    title="the Lipschitz constant at inference grows linearly in the length",
-    source="Li (2025, arXiv:2506.06398), Section 4.2",
-    claim=(
-        "|b_ij| ≤ m n at length n, so the Lipschitz constant at inference is O(C^L + m n): it "
-        "grows linearly in n, and generalisation to arbitrary lengths needs control of m. "
-        "(Reconstructed from the text.)"
-    ),
-    status="not decided",
-    results=("li-lipschitz-alibi",),
-    finding=(
-        "A bias that does not depend on the input adds nothing to the derivative of the logits, so "
-        "no bound needs it: the bound of attention on tokens of norm R has √n and R² but no m, "
-        "with ALiBi and without. Its √n is the most that one key can collect from n queries; "
-        "ALiBi, which keeps weights near, lowers the measured constant."
-    ),
-)
+from jaxpe.theory.audit import Audit, all_less_equal
 
 
 def section_4_alibi(

@@ -6,29 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
-
-SECTION_4_RADEMACHER = Statement(
-    name="Section 4.2, Rademacher complexity",
-    title="norms of encodings control the generalisation gap",
-    source="Li (2025, arXiv:2506.06398), Section 4.1, Eq. (8), and 4.2",
-    claim=(
-        "R_S = O(C^L (R_x + R_PE)/√m) up to logarithms of the model's size, so that with "
-        "probability 1 − δ E ≤ Ê + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)): encodings of bounded norm "
-        "(sinusoids, normalised wavelets, Legendre) generalise stably. (Formulas are lost: "
-        "Eq. (8) as in Bartlett & Mendelson 2002, for losses in [0, M].)"
-    ),
-    status="reproduced under a stated reading",
-    results=("li-rademacher",),
-    finding=(
-        "We read: C^L is a Lipschitz constant on the inputs. Eq. (8) is a theorem, and holds for "
-        "every model of our experiments; the bound of R_S is not proved. With norms of matrices "
-        "alone a factor of the root of the width, not a logarithm, cannot be avoided (Golowich, "
-        "Rakhlin & Shamir 2018, Theorem 7), and C is no function of weights. The bound exceeds the "
-        "loss of answering 0 by orders of magnitude for every model of our experiments. So it does "
-        "not distinguish encodings, whose measured gaps are within noise."
-    ),
-)
+from jaxpe.theory.audit import Audit, all_less_equal, less_equal
 
 
 def section_4_rademacher(
