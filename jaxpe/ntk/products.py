@@ -15,7 +15,6 @@ from jaxpe.ntk._checks import (
     Inputs,
     Params,
     batch_size,
-    check_alike,
     check_floating,
     output_of,
 )
@@ -60,7 +59,6 @@ def ntk_vector_product(
     if x2 is None:
         x2 = x1
     batch_size(x1, "x1")
-    check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
     output_of(f, params, x1)
     out = output_of(f, params, x2)
     push, pull = _push_and_pull(params, x1, x2, f=f)
