@@ -5,6 +5,7 @@ Two blocks of Jacobians exist at a time. Those of x2 are computed again for ever
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -39,14 +40,15 @@ def jacobians(
 
 def inner_products(left: Jacobian, right: Jacobian) -> Array:
     """J₁ J₂ᵀ of all pairs, summed over traced outputs: `[n1, n2, diagonal, free, free]`."""
-    products = (_inner_products(a, b) for a, b in zip(left, right, strict=True))
-    return sum(products, start=next(products))
+    first, *others = map(_inner_products, left, right)
+    return sum(others, start=first)
 
 
 def paired_inner_products(left: Jacobian, right: Jacobian) -> Array:
     """J₁ J₂ᵀ of the same row, summed over traced outputs: `[n, diagonal, free, free]`."""
-    pairs = zip(left, right, strict=True)
-    return sum(jnp.einsum("ndftp,ndgtp->ndfg", a, b, precision="highest") for a, b in pairs)
+    product = partial(jnp.einsum, "ndftp,ndgtp->ndfg", precision="highest")
+    first, *others = map(product, left, right)
+    return sum(others, start=first)
 
 
 def _inner_products(left: Array, right: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.mds.krylov import krylov_basis, residual_norms, ritz
@@ -80,12 +80,11 @@ def _largest_and_gradient(A: Array) -> tuple[Array, Array]:
     within = safe_sqrt(jnp.sum(P * G, axis=(-2, -1)))
     gradient = jnp.einsum("...ki,...ij->...kj", near, P, precision="highest")
     gradient = gradient / jnp.where(within == 0, 1, within)[..., None, None]
-    value = _scaled_back(jnp.where(within == 0, 0, above), powers)
+    value = jnp.where(within == 0, 0, above) * powers[0] * powers[1]
     infinite = jnp.any(jnp.isinf(A), axis=(-2, -1)) & ~jnp.any(jnp.isnan(A), axis=(-2, -1))
     return jnp.where(infinite, jnp.inf, value), gradient
 
 
-@jax.jit
 def _dominant(G: Array) -> tuple[Array, Array]:
     """√(tr G^p)^{1/p}, and G^p / tr G^p, for symmetric G ⪰ 0 and a large p."""
 
@@ -117,16 +116,13 @@ def _scaled_to_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Arr
     return A * down[0] * down[1], (first, second)
 
 
-def _scaled_back(x: Array, powers: tuple[Array, Array]) -> Array:
-    return x * powers[0] * powers[1]
-
-
+@partial(jax.jit, static_argnames=("f", "max_iterations"))
 def operator_norm(
     f: Callable[[Array], Array],
     x: Real[ArrayLike, "*shape"],
     *,
     key: Array,
-    tolerance: float = 1e-4,
+    tolerance: Scalar = 1e-4,
     max_iterations: int = 500,
 ) -> OperatorNorm:
     """Operator norm: the largest singular value of the derivative J of f at x, without a matrix.
@@ -156,14 +152,6 @@ def operator_norm(
     if not jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize < 4:
         raise ValueError(f"x is {x.dtype}: pass float32 or float64")
     check_size("max_iterations", max_iterations)
-    return _lanczos(x, key, tolerance, f=f, most=int(max_iterations))
-
-
-@partial(jax.jit, static_argnames=("f", "most"))
-def _lanczos(
-    x: Array, key: Array, tolerance: float | Array, *, f: Callable[[Array], Array], most: int
-) -> OperatorNorm:
-    """Lanczos' method on JᵀJ, restarted from its best vector."""
     _, push = jax.linearize(f, x)
     pull = jax.linear_transpose(push, x)
     start, restarts = jax.random.split(key)
@@ -176,11 +164,11 @@ def _lanczos(
         u = push(v.reshape(x.shape)) / half / rest
         return (pull(u)[0] / half / rest).reshape(-1, 1)
 
-    steps = min(_STEPS, most, x.size)
+    steps = min(_STEPS, max_iterations, x.size)
 
     def unfinished(carry: tuple[Array, ...]) -> Array:
         *_, residual, count = carry
-        return (count + steps <= most) & ((count == 0) | (residual > tolerance))
+        return (count + steps <= max_iterations) & ((count == 0) | (residual > tolerance))
 
     def restart(carry: tuple[Array, ...]) -> tuple[Array, ...]:
         v, _, _, count = carry
@@ -192,27 +180,4 @@ def _lanczos(
     begin = (start.reshape(-1, 1), zero, zero, jnp.int32(0))
     _, value, residual, count = lax.while_loop(unfinished, restart, begin)
     size = jnp.sqrt(jnp.maximum(value, 0))
-    return OperatorNorm(_scaled_back(size, (half, rest)), residual, count)
-
-
-def largest_quotient(
-    f: Callable[[Array], Array],
-    x: Float[ArrayLike, "pairs *shape"],
-    y: Float[ArrayLike, "pairs *shape"],
-) -> Float[Array, ""]:
-    """Largest quotient ‖f(x) − f(y)‖/‖x − y‖ over pairs, a lower bound of the Lipschitz constant.
-
-    Pairs of equal arguments count as 0.
-
-    >>> largest_quotient(jnp.abs, jnp.array([[1.0], [-1.0]]), jnp.array([[3.0], [2.0]])).item()
-    1.0
-    """
-    x, y = inexact(x), inexact(y)
-    if not x.ndim or x.shape != y.shape:
-        raise ValueError(f"x has shape {x.shape}, y {y.shape}: pass both [pairs, ...]")
-
-    def quotient(x: Array, y: Array) -> Array:
-        over, under = (safe_sqrt(jnp.sum(jnp.abs(d) ** 2)) for d in (f(x) - f(y), x - y))
-        return jnp.where(under > 0, over / jnp.where(under > 0, under, 1), 0)
-
-    return jnp.max(jax.vmap(quotient)(x, y), initial=0.0)
+    return OperatorNorm(size * half * rest, residual, count)

@@ -30,7 +30,6 @@ def apply_operator(x):
 # Rows of the table make a new function in each call of these.
 SPECTRAL: dict[str, Call] = {
     "ablate_heads": lambda rng: spectral.ablate_heads(score, layers=2, heads=2),
-    "head_gates": lambda rng: spectral.head_gates([(0, 1)], layers=2, heads=2),
 }
 
 
