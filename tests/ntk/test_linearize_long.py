@@ -1,4 +1,4 @@
-"""Linearised decoders at lengths whose attention is computed in blocks (more than 256 positions)."""
+"""Linearised decoders beyond 256 positions, where attention is computed in blocks."""
 
 import functools
 
