@@ -1,6 +1,5 @@
 """The neural tangent kernel: linearised models, empirical kernels, and their training."""
 
-from jaxpe.ntk.cost import NtkCost, ntk_cost
 from jaxpe.ntk.flow import (
     FixedPoint,
     GradientFlow,
@@ -22,9 +21,9 @@ from jaxpe.ntk.products import Lanczos, lanczos_eigenvalues, ntk_vector_product
 from jaxpe.ntk.sensitivity import parameter_sensitivity
 
 __all__ = [
-    "FixedPoint", "GradientFlow", "Lanczos", "MsePrediction", "NtkCost", "TrainingGap",
+    "FixedPoint", "GradientFlow", "Lanczos", "MsePrediction", "TrainingGap",
     "empirical_ntk", "gradient_flow", "lanczos_eigenvalues", "linearised_training", "linearize",
-    "max_learning_rate", "ntk_cost", "ntk_vector_product", "parameter_sensitivity",
+    "max_learning_rate", "ntk_vector_product", "parameter_sensitivity",
     "positional_fisher", "positional_forcing", "positional_ntk", "positional_ntk_product",
     "predict_mse", "solve_flow", "taylor_expand",
 ]  # fmt: skip

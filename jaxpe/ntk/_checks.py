@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from numpy.lib.array_utils import normalize_axis_tuple
 
 Params = Any
 Inputs = Any
@@ -35,11 +36,6 @@ class OutputAxes(NamedTuple):
         """Number of outputs of one example."""
         return math.prod(self.shape)
 
-    @property
-    def pairs(self) -> int:
-        """Number of pairs of outputs of two examples that the kernel needs."""
-        return self.outputs * self.size(self.free)
-
 
 def check_floating(params: Params) -> None:
     """Raise where a leaf cannot be differentiated, naming its path."""
@@ -68,19 +64,6 @@ def batch_size(x: Inputs, name: str) -> int:
     return size
 
 
-def check_alike(x1: Inputs, x2: Inputs) -> None:
-    """Raise where two batches differ in more than their number of examples."""
-    one, two = jax.tree.structure(x1), jax.tree.structure(x2)
-    if one != two:
-        raise ValueError(f"x1 and x2 differ in structure: {one} and {two}")
-    for a, b in zip(jax.tree.leaves(x1), jax.tree.leaves(x2), strict=True):
-        if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
-            raise ValueError(
-                f"examples of x1 are {a.dtype}{list(a.shape[1:])}, of x2 "
-                f"{b.dtype}{list(b.shape[1:])}: pass batches of the same kind"
-            )
-
-
 def output_of(f: Apply, params: Params, x: Inputs) -> jax.ShapeDtypeStruct:
     """Shape and dtype of f's output, which must be one floating array with the batch in front."""
     out = jax.eval_shape(f, params, x)
@@ -90,48 +73,28 @@ def output_of(f: Apply, params: Params, x: Inputs) -> jax.ShapeDtypeStruct:
             "lambda params, x: apply(params, x).logits"
         )
     n = batch_size(x, "x")
-    if out.shape[:1] != (n,):
+    if out.shape[:1] != (n,) or out.size == 0:
         raise ValueError(
             f"f maps {n} examples to shape {list(out.shape)}: its output must have the batch as "
-            "leading axis"
-        )
-    if not jnp.issubdtype(out.dtype, jnp.floating):
-        raise ValueError(f"f returns {out.dtype}, which has no derivative")
-    if out.size == 0:
-        raise ValueError(
-            f"f maps {n} examples to shape {list(out.shape)}: there are no outputs to differentiate"
+            "leading axis, and at least one number"
         )
     return out
 
 
 def output_axes(shape: tuple[int, ...], trace_axes: Axes, diagonal_axes: Axes) -> OutputAxes:
     """Sort the axes of an output `[batch, ...]`; negative ones count from the end."""
-    trace_axes, diagonal_axes = (
-        (axes,) if isinstance(axes, int) else tuple(axes) for axes in (trace_axes, diagonal_axes)
-    )
-    if len(shape) == 1 and -1 in trace_axes:
+    if len(shape) == 1 and trace_axes in (-1, (-1,), [-1]):
         raise ValueError(
             f"outputs of shape {list(shape)} have no axis but the batch, which trace_axes="
             f"{trace_axes} would average over: pass trace_axes=() for a kernel [n1, n2], or (0,) "
             "if that is meant"
         )
-    trace = _canonical(trace_axes, len(shape), "trace_axes")
-    diagonal = _canonical(diagonal_axes, len(shape), "diagonal_axes")
-    twice = set(trace) & set(diagonal)
-    if twice:
+    trace = tuple(sorted(normalize_axis_tuple(trace_axes, len(shape), "trace_axes")))
+    diagonal = tuple(sorted(normalize_axis_tuple(diagonal_axes, len(shape), "diagonal_axes")))
+    if set(trace) & set(diagonal):
         raise ValueError(
-            f"axes {sorted(twice)} of an output of shape {list(shape)} are both in trace_axes and "
-            "diagonal_axes: choose one"
+            f"trace_axes={trace} and diagonal_axes={diagonal} share an axis of an output of shape "
+            f"{list(shape)}: choose one"
         )
     free = tuple(a for a in range(1, len(shape)) if a not in trace + diagonal)
     return OutputAxes(shape[1:], trace, diagonal, free)
-
-
-def _canonical(axes: tuple[int, ...], ndim: int, name: str) -> tuple[int, ...]:
-    for axis in axes:
-        if not -ndim <= axis < ndim:
-            raise ValueError(f"{name} has {axis}, but outputs have {ndim} axes, the batch included")
-    ordered = sorted(axis % ndim for axis in axes)
-    if len(set(ordered)) < len(ordered):
-        raise ValueError(f"{name} = {axes} names an axis twice")
-    return tuple(ordered)

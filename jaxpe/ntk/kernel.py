@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import auto_mesh, is_traced
 from jaxpe.geometry.checks import check_size
-from jaxpe.ntk import _blocks
+from jaxpe.ntk._blocks import along, between, jacobians, length
 from jaxpe.ntk._checks import (
     Apply,
     Axes,
@@ -19,15 +19,13 @@ from jaxpe.ntk._checks import (
     OutputAxes,
     Params,
     batch_size,
-    check_alike,
     check_floating,
     output_axes,
     output_of,
 )
-from jaxpe.ntk._jacobians import inner_products, jacobians
-from jaxpe.ntk._structure import trace_example
-from jaxpe.ntk.cost import estimate, leaves_in_factors, piece_size
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
+
+_BUDGET = 2**28  # bytes of two blocks of Jacobians, unless two examples take more
 
 
 def empirical_ntk(
@@ -55,9 +53,7 @@ def empirical_ntk(
     at a time; Jacobians of x2 are computed again for every block of x1. It is compiled once for the
     same f, has gradients, and `vmap` over params gives an ensemble.
 
-    Weights that multiply or are looked up once, outside `scan` and other loops, have Jacobians in
-    factors where these cost fewer multiplications: the structured derivatives of Novak et al.
-    (2022).
+    One `vmap` of `jax.jacrev` forms the Jacobians, and a matrix product the kernel.
 
     Args:
         f: `(params, x) -> [batch, ...]`, one floating array. Of `apply =
@@ -69,8 +65,8 @@ def empirical_ntk(
             share a kernel. Outputs `[n]` have no axis -1: pass () for a kernel `[n1, n2]`.
         diagonal_axes: axes of the output of which only the diagonal is computed.
         block_size: examples in a block, which are then differentiated all at once, as suits
-            accelerators. When None, `ntk_cost` sets blocks within 256 MiB, and pieces to
-            differentiate within 4 MiB.
+            accelerators. When None, two blocks of Jacobians take at most 256 MiB, and examples are
+            differentiated one at a time.
         mesh: mesh with an axis "data", over which the rows of x1 are sharded; x2=None then saves
             nothing.
         warn: whether to warn, outside transformations, if only one layer has a nonzero Jacobian, as
@@ -80,10 +76,9 @@ def empirical_ntk(
         The kernel, float32 or wider.
 
     Raises:
-        ValueError: parameters that are not floating; inputs that differ in more than their number;
-            an output that is empty or not one floating array with the batch in front; axes that do
-            not exist, occur twice, or are the batch where x1 and x2 differ in number; invalid
-            options.
+        ValueError: parameters that are not floating; an output that is empty or not one array with
+            the batch in front; axes that do not exist, occur twice, or are the batch where x1 and
+            x2 differ in number; invalid options.
 
     >>> f = lambda params, x: x @ params["w"] + params["b"]
     >>> params = {"w": jnp.ones((2, 3)), "b": jnp.zeros((1, 3))}
@@ -117,7 +112,6 @@ def _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
     axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
     if x2 is not None:
         n2 = batch_size(x2, "x2")
-        check_alike(x1, x2)
         if axes.paired and n1 != n2:
             raise ValueError(
                 f"x1 has {n1} examples and x2 {n2}: a kernel without its off-diagonal in the batch "
@@ -136,29 +130,20 @@ def _kernel(
     block_size: int | None,
 ) -> Array:
     """Means over traced outputs, `[n1, n2, diagonal, free, free]` or `[n, ...]`."""
-    leaves = jax.tree.leaves(params)
-    n1, n2 = (batch_size(x1 if x is None else x, "x") for x in (x1, x2))
-    example = trace_example(f, params, x1)
-    double = example.jaxpr.out_avals[0].dtype == jnp.float64
-    prepare = partial(
-        jacobians,
-        example,
-        leaves,
-        axes=axes,
-        factored=leaves_in_factors(example, leaves, axes, n1, n2),
-        piece=block_size or piece_size(example, leaves, axes),
-        dtype=jnp.dtype(jnp.float64 if double else jnp.float32),
-    )
-    sides = prepare, prepare, partial(inner_products, paired=axes.paired)
-    cost = estimate(example, leaves, axes, n1, n2, symmetric=x2 is None)
-    size = block_size or cost.block_size
+    double = output_of(f, params, x1).dtype == jnp.float64
+    dtype = jnp.dtype(jnp.float64 if double else jnp.float32)
+    numbers = axes.outputs * sum(leaf.size for leaf in jax.tree.leaves(params))
+    n = max(length(x) for x in (x1, x2) if x is not None)
+    fits = max(1, _BUDGET // (2 * dtype.itemsize * max(numbers, 1)))
+    if x2 is None and n <= 2 * fits:
+        fits = n  # one block, which meets itself
+    count = -(-n // (block_size or fits))
+    size = -(-n // count)  # equal blocks
+    prepare = partial(jacobians, f, params, axes=axes, at_once=block_size is not None, dtype=dtype)
     if axes.paired:
-        size = _blocks.even_blocks(n1, size)
-        values = _blocks.along(*sides, x1, x1 if x2 is None else x2, size=size)
-    elif x2 is None:
-        values = _blocks.within(*sides, x1, size=_blocks.even_blocks(n1, size))
+        values = along(prepare, x1, x1 if x2 is None else x2, size=size)
     else:
-        values = _blocks.between(*sides, x1, x2, size=_blocks.even_blocks(max(n1, n2), size))
+        values = between(prepare, x1, x2, size=size)
     return values / axes.size(axes.trace)
 
 

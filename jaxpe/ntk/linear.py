@@ -16,7 +16,6 @@ def linearize(f: Callable[..., Any], params: Params) -> Callable[..., Any]:
     """The first-order Taylor expansion of f around some parameters.
 
     f_lin(θ, x) = f(θ₀, x) + ∂f/∂θ(θ₀, x)·(θ − θ₀), Eq. (4) of Lee et al. (2019), by one `jax.jvp`.
-    A model of ours needs `attention="dense"` for it beyond 256 positions.
     In the limit of infinite width a network trains like its linearisation.
 
     Arguments, result and errors are as in `taylor_expand`.

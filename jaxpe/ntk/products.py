@@ -9,13 +9,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._core.arrays import dot
+from jaxpe.geometry.mds.krylov import krylov_basis, ritz
 from jaxpe.ntk._checks import (
     Apply,
     Inputs,
     Params,
     batch_size,
-    check_alike,
     check_floating,
     output_of,
 )
@@ -60,7 +59,6 @@ def ntk_vector_product(
     if x2 is None:
         x2 = x1
     batch_size(x1, "x1")
-    check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
     output_of(f, params, x1)
     out = output_of(f, params, x2)
     push, pull = _push_and_pull(params, x1, x2, f=f)
@@ -97,8 +95,8 @@ def lanczos_eigenvalues(
     """Lanczos' method for the largest eigenvalues of a symmetric operator.
 
     Golub & Van Loan (2013), Section 10.3. It starts from a random vector and orthogonalises every
-    vector twice against all earlier ones; where these span an invariant subspace, a new random
-    vector continues. With as many steps as the operator has rows all eigenvalues are exact. The
+    vector against all earlier ones; where these span an invariant subspace, a new random vector
+    continues. With as many steps as the operator has rows all eigenvalues are exact. The
     derivative of an eigenvalue is vᵀ dA v, exact where the residual is 0; residuals have no
     derivative.
 
@@ -112,7 +110,7 @@ def lanczos_eigenvalues(
             memory.
 
     Raises:
-        ValueError: num or steps out of range, or a matvec that changes shape or dtype.
+        ValueError: num or steps out of range, or an example that is not float32 or wider.
 
     >>> A = jnp.diag(jnp.asarray([1.0, 5.0, 3.0]))
     >>> top = lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=jax.random.key(0))
@@ -122,70 +120,34 @@ def lanczos_eigenvalues(
     shape, dtype = tuple(example.shape), jnp.dtype(example.dtype)
     size = jax.ShapeDtypeStruct(shape, dtype).size
     steps = min(size, 2 * num + 20) if steps is None else steps
-    _check_lanczos(matvec, jax.ShapeDtypeStruct(shape, dtype), num, steps)
-    starts = jax.random.normal(key, (steps, size), dtype)
-    return _largest(starts, matvec=matvec, shape=shape, num=num)
+    if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
+        raise ValueError(f"example is {dtype}: pass one of float32 or float64")
+    if not 1 <= num <= steps <= size:
+        raise ValueError(
+            f"num={num} and steps={steps} must satisfy 1 ≤ num ≤ steps ≤ {size}, the size of the "
+            "operator"
+        )
+    return _largest(key, matvec=matvec, shape=shape, dtype=dtype, num=num, steps=steps)
 
 
-@partial(jax.jit, static_argnames=("matvec", "shape", "num"))
+@partial(jax.jit, static_argnames=("matvec", "shape", "dtype", "num", "steps"))
 def _largest(
-    starts: Float[Array, "steps size"],
+    key: Array,
     *,
     matvec: Callable[[Array], Array],
     shape: tuple[int, ...],
+    dtype: Any,
     num: int,
+    steps: int,
 ) -> Lanczos:
-    """Eigenpairs of T in A Q = Q T + β q eᵀ; where no q is left at j, row j of `starts` is used."""
-    steps, dtype = len(starts), starts.dtype
-    eps = jnp.finfo(dtype).eps
+    """Ritz values uᵀ A u with their residuals; of them only A has a derivative."""
 
-    def step(j, carry):
-        Q, AQ, alphas, betas, scale, w, beta = carry
-        # The rest is rounding error: the vectors q span an invariant subspace.
-        closed = beta <= eps * steps * scale
-        fresh = _orthogonal(Q, starts[j])
-        q = jnp.where(closed, fresh / jnp.linalg.norm(fresh), w / jnp.where(closed, 1.0, beta))
-        q = _orthogonal(Q, q)
-        Q = Q.at[j].set(q / jnp.linalg.norm(q))
-        betas = betas.at[j].set(jnp.where(closed, 0.0, beta))
-        product = matvec(Q[j].reshape(shape)).ravel()
-        AQ = AQ.at[j].set(product)
-        Aq = lax.stop_gradient(product)
-        alphas = alphas.at[j].set(dot(Q[j], Aq))
-        w = _orthogonal(Q, Aq)
-        scale = jnp.maximum(scale, jnp.linalg.norm(Aq))
-        return Q, AQ, alphas, betas, scale, w, jnp.linalg.norm(w)
+    def apply(v: Array) -> Array:
+        return matvec(v.reshape(shape)).reshape(-1, 1)
 
-    zero, zeros = jnp.zeros((), dtype), jnp.zeros(steps, dtype)
-    empty = jnp.zeros_like(starts)
-    start = (empty, empty, zeros, zeros, zero, starts[0], zero)
-    Q, AQ, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
-    T = jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1)
-    S = jnp.linalg.eigh(T).eigenvectors[:, ::-1][:, :num]
-    # vᵀ A v with v = Qᵀ s: only A is differentiated; dv contributes 0 for an eigenvector v.
-    return Lanczos(jnp.sum(dot(S.T, Q) * dot(S.T, AQ), axis=1), last * jnp.abs(S[-1]))
-
-
-def _orthogonal(Q: Array, w: Array) -> Array:
-    """Part of w orthogonal to the rows of Q: two passes are enough."""
-    for _ in range(2):
-        w = w - dot(dot(Q, w), Q)
-    return w
-
-
-def _check_lanczos(
-    matvec: Callable[[Array], Array], example: jax.ShapeDtypeStruct, num: int, steps: int
-) -> None:
-    if not jnp.issubdtype(example.dtype, jnp.floating) or example.dtype.itemsize < 4:
-        raise ValueError(f"example is {example.dtype}: pass one of float32 or float64")
-    if not 1 <= num <= steps <= example.size:
-        raise ValueError(
-            f"num={num} and steps={steps} must satisfy 1 ≤ num ≤ steps ≤ {example.size}, the size "
-            "of the operator"
-        )
-    out = jax.eval_shape(matvec, example)
-    if (out.shape, out.dtype) != (example.shape, example.dtype):
-        raise ValueError(
-            f"matvec maps {example.dtype}{list(example.shape)} to {out.dtype}{list(out.shape)}: a "
-            "symmetric operator keeps shape and dtype"
-        )
+    start, expanding = jax.random.split(key)
+    size = jax.ShapeDtypeStruct(shape, dtype).size
+    start = jax.random.normal(start, (size, 1), dtype)
+    U, AU, values = ritz(*krylov_basis(apply, start, expanding, steps), num)
+    residuals = jnp.linalg.norm(lax.stop_gradient(AU) - U * values[None, :], axis=0)
+    return Lanczos(jnp.sum(U * AU, axis=0), residuals)

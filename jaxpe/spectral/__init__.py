@@ -16,7 +16,6 @@ from jaxpe.spectral.ablation import (
     HeadSums,
     ablate_heads,
     deposit,
-    head_gates,
     sum_heads,
 )
 from jaxpe.spectral.contraction import (
@@ -39,7 +38,7 @@ from jaxpe.spectral.decomposition import (
     sum_parts,
     toeplitz_shares,
 )
-from jaxpe.spectral.norms import OperatorNorm, largest_quotient, operator_norm, spectral_norm
+from jaxpe.spectral.norms import OperatorNorm, operator_norm, spectral_norm
 from jaxpe.spectral.profile import (
     AttentionProfile,
     attention_distance,
@@ -63,7 +62,7 @@ __all__ = [
     "PairLogits", "PartMeans", "PartSums", "SchurBounds", "Spectrum", "Szego", "ToeplitzShares",
     "ablate_heads", "amplitude", "attention_distance", "attention_entropy", "attention_evenness",
     "attention_profile", "circulant_projection", "circulant_residual", "contraction_ratio",
-    "deposit", "diagonal_means", "first_share", "head_gates", "largest_quotient", "logit_parts",
+    "deposit", "diagonal_means", "first_share", "logit_parts",
     "near_share", "operator_norm", "pair_logits", "phase_mixing", "schur_bounds", "spectral_norm",
     "spectrum", "sum_heads", "sum_parts", "symbol", "symmetric_part", "szego", "toeplitz_matrix",
     "toeplitz_projection", "toeplitz_residual", "toeplitz_shares",

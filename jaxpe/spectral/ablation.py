@@ -4,7 +4,7 @@ A score is a function of gates `[layers, heads]`, factors of the heads' outputs 
 projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` with `jaxpe.nn`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -77,6 +77,7 @@ class HeadSums(NamedTuple):
         return self.total / expand_rank(count, self.total.ndim, self.total.dtype)
 
 
+@partial(jax.jit, static_argnames=("score", "layers", "heads", "batch_size"))
 def ablate_heads(
     score: Callable[[Array], Array], *, layers: int, heads: int, batch_size: int | None = None
 ) -> Ablation:
@@ -100,41 +101,16 @@ def ablate_heads(
     check_size("heads", heads)
     dtype = jnp.result_type(float)
     opened = jnp.ones((layers, heads), dtype)
-    _check_gated(score, opened)
+    if not any(used_arguments(score, opened)):
+        raise ValueError(
+            "the score does not depend on its gates: pass them to the model, as "
+            "apply(params, ids, gates=gates); a model without gates cannot be ablated here"
+        )
     closed = 1 - jnp.eye(layers * heads, dtype=dtype).reshape(-1, layers, heads)
     gates = jnp.concatenate([opened[None], closed])
-    scores = _scores(gates, score=score, batch_size=batch_size)
+    scores = jax.lax.map(score, gates, batch_size=batch_size or len(gates))
     ablated = scores[1:].reshape(layers, heads, *scores.shape[1:])
     return Ablation(scores[0], ablated, scores[0][None, None] - ablated)
-
-
-@partial(jax.jit, static_argnames=("score", "batch_size"))
-def _scores(gates: Array, *, score: Callable[[Array], Array], batch_size: int | None) -> Array:
-    if batch_size is None:
-        return jax.vmap(score)(gates)
-    return jax.lax.map(score, gates, batch_size=batch_size)
-
-
-def head_gates(
-    closed: Sequence[tuple[int, int]], *, layers: int, heads: int
-) -> Float[Array, "layers heads"]:
-    """Gates that close these (layer, head) pairs, counted from 0.
-
-    Raises:
-        ValueError: a head that the model does not have.
-
-    >>> head_gates([(0, 1)], layers=2, heads=2).tolist()
-    [[1.0, 0.0], [1.0, 1.0]]
-    """
-    gates = np.ones((layers, heads), jnp.result_type(float))
-    for layer, head in closed:
-        if not (0 <= layer < layers and 0 <= head < heads):
-            raise ValueError(
-                f"there is no head {head} in layer {layer}: the model has layers 0 to "
-                f"{layers - 1} with heads 0 to {heads - 1}"
-            )
-        gates[layer, head] = 0
-    return jnp.asarray(gates)
 
 
 @partial(jax.jit, static_argnames="noise")
@@ -190,18 +166,7 @@ def sum_heads(
         raise ValueError(f"heads have shape {heads.shape}: pass [layers, ..., n, heads, width]")
     heads = heads.astype(compute_dtype(heads))
     lead = heads.shape[1:-2]
-    valid = jnp.ones(lead, bool) if mask is None else as_mask(mask)
-    if valid.shape != lead:
-        raise ValueError(f"mask has shape {valid.shape}, the heads are those of tokens {lead}")
+    valid = jnp.broadcast_to(as_mask(np.array(True) if mask is None else mask), lead)
     over = tuple(range(len(lead) - int(by_position)))
     total = jnp.sum(jnp.where(valid[None, ..., None, None], heads, 0), axis=[a + 1 for a in over])
     return HeadSums(total, jnp.sum(valid, axis=over, dtype=jnp.int32))
-
-
-def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:
-    """Raise for a score that ignores its gates, by which no head would matter."""
-    if not any(used_arguments(score, gates)):
-        raise ValueError(
-            "the score does not depend on its gates: pass them to the model, as "
-            "apply(params, ids, gates=gates); a model without gates cannot be ablated here"
-        )

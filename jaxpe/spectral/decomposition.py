@@ -262,11 +262,6 @@ def sum_parts(
     if len(set(shapes)) > 1:
         raise ValueError(f"parts have shapes {shapes}: pass results of one `logit_parts`")
     mask = jnp.ones(n, bool) if mask is None else as_mask(mask)
-    if mask.ndim < 1 or mask.ndim > len(documents) + 1 or mask.shape[-1] != n:
-        raise ValueError(
-            f"mask has shape {mask.shape}, but the logits {parts.content_content.shape}: pass one "
-            f"of tokens, [..., {n}], without the axis of the heads"
-        )
     mask = jnp.broadcast_to(mask, (*documents, n))
     valid_pairs = mask[..., :, None] & mask[..., None, :]
     if causal:
@@ -364,8 +359,6 @@ def _full_bias(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q
 
 def _pair_products(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
     """Products of each pair of entries, and of the entries in no pair."""
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"queries have width {q.shape[-1]} and keys {k.shape[-1]}: pass one width")
     order = rotary_permutation(
         rotary_dim=rotary_dim, source=layout, target="half_split", head_dim=q.shape[-1]
     )

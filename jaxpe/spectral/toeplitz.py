@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.encodings.base import as_mask, compute_dtype
+from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.geometry.distances.toeplitz import class_means, diagonal_labels
 
@@ -58,12 +58,11 @@ def diagonal_means(
     """
     A = floating(square(A))
     n = A.shape[-1]
-    counted = jnp.ones((n, n), bool) if mask is None else as_mask(mask)
-    leading = zip(reversed(counted.shape[:-2]), reversed(A.shape[:-2]), strict=False)
-    if counted.shape[-2:] != (n, n) or any(1 != a != b != 1 for a, b in leading):
-        raise ValueError(f"mask has shape {counted.shape}, but the matrix {A.shape}: pass [n, n]")
-    A, counted = jnp.broadcast_arrays(A, counted)
-    means = lambda A, counted: class_means(A, diagonal_labels(n), 2 * n - 1, counted)  # noqa: E731
+    counted = broadcast_mask(np.ones((n, n), bool) if mask is None else mask, A.shape)
+
+    def means(A: Array, counted: Array) -> Array:
+        return class_means(A, diagonal_labels(n), 2 * n - 1, counted)
+
     return jnp.vectorize(means, signature="(n,n),(n,n)->(k)")(A, counted)
 
 
@@ -140,9 +139,8 @@ def szego(
     t = diagonals_of(diagonals)
     T = toeplitz_matrix(t, n=n)
     f = symbol(t, np.arange(n) * (2 * np.pi / n))
-    check_kind(kind)
-    samples = jnp.sort(f.real if kind == "eigenvalues" else jnp.abs(f), descending=True)
     values = descending_values(T, kind)
+    samples = jnp.sort(f.real if kind == "eigenvalues" else jnp.abs(f), descending=True)
     both = jnp.concatenate([values, samples], axis=-1)
     width = jnp.max(both, axis=-1) - jnp.min(both, axis=-1)
     apart = jnp.mean(jnp.abs(values - samples), axis=-1)
@@ -160,8 +158,9 @@ def symmetric_part(A: Num[ArrayLike, "... n n"]) -> Inexact[Array, "... n n"]:
 
 
 def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "... n"]:
-    """Eigenvalues of the symmetric part, or singular values."""
-    check_kind(kind)
+    """Eigenvalues of the symmetric part, or singular values; raises for an unknown kind."""
+    if kind not in ("eigenvalues", "singular"):
+        raise ValueError(f"unknown kind {kind!r}: pass 'eigenvalues' or 'singular'")
     if kind == "singular":
         return _matrix_spectra(A, singular=True)
     return _matrix_spectra(symmetric_part(A), singular=False)[..., ::-1]
@@ -186,12 +185,6 @@ def _matrix_spectra(A: Array, *, singular: bool) -> Array:
     return lax.platform_dependent(A, cpu=loop, default=values)
 
 
-def check_kind(kind: str) -> None:
-    """Raise for an unknown kind of spectrum."""
-    if kind not in ("eigenvalues", "singular"):
-        raise ValueError(f"unknown kind {kind!r}: pass 'eigenvalues' or 'singular'")
-
-
 def square(A: ArrayLike) -> Array:
     """The matrices; raises unless they are square."""
     A = jnp.asarray(A)
@@ -205,8 +198,7 @@ def inexact(x: ArrayLike) -> Array:
     x = jnp.asarray(x)
     if jnp.iscomplexobj(x):
         return x
-    x = floating(x)
-    return x.astype(compute_dtype(x))
+    return floating(x)
 
 
 def diagonals_of(diagonals: ArrayLike) -> Array:

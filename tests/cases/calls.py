@@ -8,15 +8,6 @@ from jaxpe import geometry, ntk, spectral
 from tests.cases.base import LENGTH, Call, counts, key, normal
 
 
-def network(params, x):
-    return jnp.tanh(x @ params["w"]) @ params["v"]
-
-
-def _network_args(rng):
-    params = {"w": jnp.asarray(normal(rng, 3, 4)), "v": jnp.asarray(normal(rng, 4, 2))}
-    return normal(rng, 6, 3), params
-
-
 def velocity(P):
     return -P
 
@@ -39,20 +30,13 @@ def apply_operator(x):
 # Rows of the table make a new function in each call of these.
 SPECTRAL: dict[str, Call] = {
     "ablate_heads": lambda rng: spectral.ablate_heads(score, layers=2, heads=2),
-    "head_gates": lambda rng: spectral.head_gates([(0, 1)], layers=2, heads=2),
 }
-
-
-def _costs(rng):
-    x, params = _network_args(rng)
-    return ntk.ntk_cost(network, x, None, params)
 
 
 NTK: dict[str, Call] = {
     "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
         apply_operator, normal(rng, LENGTH), num=2, key=jax.random.key(rng.integers(99))
     ),
-    "ntk_cost": _costs,
     "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),
 }
 

@@ -85,10 +85,6 @@ SPECTRAL: dict[str, Case] = {
         lambda x: spectral.operator_norm(jnp.sin, x, key=jax.random.key(0), max_iterations=30),
         lambda rng: (rng.standard_normal(N),),
     ),
-    "largest_quotient": Case(
-        lambda x, y: spectral.largest_quotient(jnp.abs, x, y),
-        lambda rng: tuple(rng.standard_normal((N, 3)) for _ in range(2)),
-    ),
     "attention_profile": Case(
         lambda w, m: spectral.attention_profile(w, mask=m),
         lambda rng: (*_weights(rng), np.tri(N, dtype=bool)),

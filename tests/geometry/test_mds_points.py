@@ -126,17 +126,18 @@ def test_nan_stays_nan(method):
     assert not found.converged
 
 
-# Eigenvalues of a symmetric matrix of 60, and how many leading ones are asked for.
+# Eigenvalues of a symmetric matrix of 130 rows, more than its Krylov basis, or of 60.
 SPECTRA = {
-    "one eigenvalue": (np.ones(60), 20),
-    "25 copies of the largest": (np.r_[np.full(25, 3.0), np.linspace(2, 0, 35)], 20),
-    "25 copies below": (np.r_[4.0, np.full(25, 3.0), np.linspace(2, 0, 34)], 20),
-    "rank 3": (np.r_[3.0, 2, 1, np.zeros(57)], 20),
-    "nearly flat": (1 + 1e-3 * np.linspace(1, 0, 60), 20),
-    "many digits": (np.geomspace(1, 1e-14, 60), 20),
-    "indefinite": (np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 57)], 20),
-    "negative": (-np.linspace(1, 2, 60), 20),
-    "zero": (np.zeros(60), 20),
+    "one eigenvalue": np.ones(130),
+    "25 copies of the largest": np.r_[np.full(25, 3.0), np.linspace(2, 0, 105)],
+    "25 copies below": np.r_[4.0, np.full(25, 3.0), np.linspace(2, 0, 104)],
+    "rank 3": np.r_[3.0, 2, 1, np.zeros(127)],
+    "nearly flat": 1 + 1e-3 * np.linspace(1, 0, 130),
+    "many digits": np.geomspace(1, 1e-14, 130),
+    "indefinite": np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 127)],
+    "negative": -np.linspace(1, 2, 130),
+    "zero": np.zeros(130),
+    "few rows": np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 57)],
 }
 
 
@@ -149,7 +150,7 @@ def eigenpairs(B, *, dim, tolerance=1e-8):
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize(("dtype", "accuracy"), [(np.float64, 1e-13), (np.float32, 1e-5)])
 def test_eigenpairs_of_every_spectrum(spectrum, dtype, accuracy):
-    values, dim = SPECTRA[spectrum]
+    values, dim = SPECTRA[spectrum], 20
     B = with_eigenvalues(values).astype(dtype)
     found = eigenpairs(B, dim=dim, tolerance=max(1e-8, 100 * float(np.finfo(dtype).eps)))
     assert found.converged
@@ -172,7 +173,6 @@ def test_dependent_columns_are_replaced_not_normalised():
     V = np.linalg.qr(RNG.standard_normal((30, 6)))[0]
     Y = np.concatenate([V[:, :2], V[:, :2] @ RNG.standard_normal((2, 2)), np.zeros((30, 1))], 1)
     dependent = jnp.asarray(Y), jnp.asarray(V)
-    assert (orthonormal(*dependent) == 0).all()
     found = orthonormal(*dependent, jnp.asarray(RNG.standard_normal((30, 5))))
     whole = np.concatenate([V, found], 1)
     np.testing.assert_allclose(whole.T @ whole, np.eye(11), atol=1e-14)

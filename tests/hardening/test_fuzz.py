@@ -42,7 +42,7 @@ def test_what_is_wrong_is_told(monkeypatch):
 
 
 def test_every_public_function_of_spectra_and_kernels_is_tried():
-    options = {"head_gates", "ntk_cost", "solve_flow"}  # of sizes, or of functions alone
+    options = {"solve_flow"}  # of sizes, or of functions alone
     names = {
         name
         for package in (jaxpe.spectral, jaxpe.ntk)

@@ -36,11 +36,6 @@ LIMITS = [
     (partial(spectral.first_share, WEIGHTS), {"keys": 4}, {"keys": 5}),
     (partial(spectral.first_share, WEIGHTS), {"keys": 1}, {"keys": 0}),
     (partial(spectral.toeplitz_matrix, np.ones(5)), {"n": 1}, {"n": 0}),
-    (
-        partial(spectral.head_gates, layers=2, heads=3),
-        {"closed": [(1, 2)]},
-        {"closed": [(1, 3)]},
-    ),
     (partial(explained_by_chance, EYE, EYE, key=KEY), {"orders": 1}, {"orders": 0}),
     (partial(explained_by_chance, EYE, EYE, key=KEY), {"level": 0.999}, {"level": 1.0}),
     (partial(monotonicity_test), {"counts": folded(4)}, {"counts": folded(3)}),

@@ -130,13 +130,9 @@ def test_errors():
     f, params, (x,) = network("mlp")
     with pytest.raises(ValueError, match=r"v has shape \(3, 3\), but outputs at x2 have \(5, 3\)"):
         ntk_vector_product(f, x[:3], x, params)(jnp.ones((3, 3)))
-    with pytest.raises(ValueError, match="examples of x1 are"):
-        ntk_vector_product(f, x, x[:, :2], params)
     top = partial(lanczos_eigenvalues, lambda v: v, key=jax.random.key(0))
     for num, steps in [(0, None), (4, None), (2, 1), (2, 4)]:
         with pytest.raises(ValueError, match="1 ≤ num ≤ steps ≤ 3"):
             top(jnp.ones(3), num=num, steps=steps)
     with pytest.raises(ValueError, match="example is int64"):
         top(jnp.ones(3, int), num=1)
-    with pytest.raises(ValueError, match=r"maps float64\[3\] to float64\[2\]"):
-        lanczos_eigenvalues(lambda v: v[:2], jnp.ones(3), num=1, key=jax.random.key(0))

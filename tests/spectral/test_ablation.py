@@ -12,6 +12,10 @@ from jaxpe import nn, spectral
 LAYERS, HEADS, WIDTH, N = 2, 3, 4, 7
 
 
+def one_head(layer, head):
+    return np.eye(LAYERS * HEADS)[layer * HEADS + head].reshape(LAYERS, HEADS)
+
+
 @pytest.fixture(scope="module")
 def model():
     config = nn.TransformerConfig(
@@ -41,7 +45,7 @@ def test_one_pass_is_head_by_head(scored):
     np.testing.assert_allclose(found.score, scored(jnp.ones((LAYERS, HEADS))), atol=1e-5)
     for layer in range(LAYERS):
         for head in range(HEADS):
-            gates = spectral.head_gates([(layer, head)], layers=LAYERS, heads=HEADS)
+            gates = np.ones((LAYERS, HEADS)) - one_head(layer, head)
             np.testing.assert_allclose(found.ablated[layer, head], scored(gates), atol=1e-5)
             assert np.abs(found.drop[layer, head]).max() > 1e-3
     slow = spectral.ablate_heads(scored, layers=LAYERS, heads=HEADS, batch_size=4)
@@ -58,7 +62,7 @@ def test_an_ablated_head_is_a_model_without_its_rows(model, batch, scored):
         value = attention["value"][name]
         value.set_value(value.get_value().at[layer, ..., rows].set(0))
     cut = jax.jit(apply)(without, **batch).logits
-    gated = scored(spectral.head_gates([(layer, head)], layers=LAYERS, heads=HEADS))
+    gated = scored(np.ones((LAYERS, HEADS)) - one_head(layer, head))
     np.testing.assert_allclose(gated, cut, atol=1e-5)
     output = jax.tree.map(lambda x: x, params)
     kernel = output["encoder"]["layers"]["attention"]["output"]["kernel"]
@@ -100,7 +104,7 @@ def test_mean_ablation_of_a_constant_head_changes_nothing(model, batch):
     traced = jax.jit(lambda p: apply(p, **batch, trace=True))
     sums = spectral.sum_heads(traced(constant).transformer.heads, batch["mask"])
     np.testing.assert_allclose(sums.mean[0, 0], np.arange(1.0, 1 + WIDTH), atol=1e-5)
-    gates = spectral.head_gates([(0, 0)], layers=LAYERS, heads=HEADS)
+    gates = np.ones((LAYERS, HEADS)) - one_head(0, 0)
     whole = run(constant).logits
     np.testing.assert_allclose(
         run(constant, gates=gates, gate_fill=sums.mean).logits, whole, atol=1e-5
@@ -148,12 +152,6 @@ def test_sums_of_narrow_heads_are_wide(dtype):
 
 def test_bad_input(model, batch):
     apply, params = model
-    with pytest.raises(
-        ValueError, match="there is no head 3 in layer 0: the model has layers 0 to 1"
-    ):
-        spectral.head_gates([(0, 3)], layers=LAYERS, heads=HEADS)
-    with pytest.raises(ValueError, match="there is no head 0 in layer -1"):
-        spectral.head_gates([(-1, 0)], layers=LAYERS, heads=HEADS)
     with pytest.raises(ValueError, match="the score does not depend on its gates"):
         spectral.ablate_heads(lambda gates: apply(params, **batch).logits, layers=2, heads=3)
     with pytest.raises(ValueError, match="the score does not depend on its gates"):
@@ -168,7 +166,7 @@ def test_bad_input(model, batch):
         spectral.ablate_heads(jnp.sum, layers=0, heads=2)
     with pytest.raises(ValueError, match=r"drop has shape \(3,\): pass \[..., layers, heads\]"):
         spectral.deposit(np.ones(3))
-    with pytest.raises(ValueError, match=r"mask has shape \(5,\), the heads are those of tokens"):
+    with pytest.raises(ValueError, match="broadcast"):
         spectral.sum_heads(jnp.ones((2, 4, 3, 2, 2)), np.ones(5, bool))
 
 

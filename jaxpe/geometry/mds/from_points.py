@@ -17,7 +17,7 @@ from jaxpe.geometry.mds.krylov import (
     Eigenpairs,
     check_dim,
     leading_pairs,
-    true_residuals,
+    residual_norms,
 )
 
 Method = Literal["dense", "krylov"]
@@ -113,7 +113,7 @@ def classical_mds_from_points(
         pairs = _dense_eigenpairs(fixed, **options)
     else:
         options |= {"max_products": max_products, "oversample": oversample}
-        pairs = _krylov_pairs(fixed, cloud.present, key, **options)
+        pairs = _krylov_pairs(fixed, key, **options)
     coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
@@ -161,12 +161,9 @@ def _coordinates(
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance", "max_products", "oversample"))
-def _krylov_pairs(centred: Array, present: Array, key: Array | None, **options: Any) -> Eigenpairs:
-    def draw(key: Array, columns: int) -> Array:
-        normal = jax.random.normal(key, (centred.shape[0], columns), centred.dtype)
-        return centre_rows(normal, present)
-
-    return leading_pairs(partial(gram_product, centred), draw, key=key, **options)
+def _krylov_pairs(centred: Array, key: Array | None, **options: Any) -> Eigenpairs:
+    n, dtype = len(centred), centred.dtype
+    return leading_pairs(partial(gram_product, centred), n, key=key, dtype=dtype, **options)
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
@@ -182,7 +179,7 @@ def _dense_eigenpairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpai
     vectors = jnp.pad(vectors, ((0, 0), (0, missing)))
     eigenvalues = jnp.pad(eigenvalues, (0, missing))
     V, values = vectors[:, :dim], eigenvalues[:dim]
-    residuals = true_residuals(V, gram_product(centred, V), values)
+    residuals = residual_norms(V, gram_product(centred, V), values)
     products = jnp.asarray(dim, jnp.int32)
     return Eigenpairs(vectors, eigenvalues, residuals, products, jnp.all(residuals <= tolerance))
 

@@ -17,6 +17,8 @@ from jaxpe.geometry.checks import check_size
 # matrix products. On two cores 16 columns ran at four fifths of the speed of 64.
 _BLOCK = 16
 
+Operator = Callable[[Float[Array, "n b"]], Float[Array, "n b"]]
+
 
 class Eigenpairs(NamedTuple):
     """Leading eigenpairs of a symmetric operator, with their residuals.
@@ -39,7 +41,7 @@ class Eigenpairs(NamedTuple):
 
 
 def principal_eigenpairs(
-    apply: Callable[[Float[Array, "n b"]], Float[Array, "n b"]],
+    apply: Operator,
     n: int,
     *,
     dim: int,
@@ -53,8 +55,8 @@ def principal_eigenpairs(
 
     A block Krylov method with full orthogonalisation and thick restarts (Wu and Simon 2000; Stewart
     2001), started from Gaussian vectors. Eigenvalues may repeat and B may be of low rank. Memory
-    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined; `classical_mds_from_points`
-    has them.
+    is about 2·n·(2.5·dim + 130) numbers; a B with fewer rows than its basis is decomposed whole.
+    Derivatives are not defined; `classical_mds_from_points` has them.
 
     Args:
         apply: the operator, on the columns of `[n, b]` for any b. The result is as precise as its
@@ -63,7 +65,7 @@ def principal_eigenpairs(
         n: rows.
         dim: eigenpairs wanted, at least 1.
         tolerance: tolerance of the residuals, relative to |λ_1|; not below 16 eps of the dtype.
-        max_products: columns after which it stops; 100·(dim + 16) by default.
+        max_products: columns after which no new round starts; 100·(dim + 16) by default.
         oversample: pairs that are kept beyond `dim` in a restart; dim/4, or 8, by default.
         key: PRNG key of the random directions; `jax.random.key(0)` by default.
         dtype: dtype of the vectors; JAX's default float by default.
@@ -78,7 +80,7 @@ def principal_eigenpairs(
     if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
         raise ValueError(f"dtype is {dtype}: pass float32 or float64")
     options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
-    wide = _krylov_eigenpairs(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
+    wide = _jitted_pairs(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
 
 
@@ -86,22 +88,15 @@ def principal_eigenpairs(
     jax.jit,
     static_argnames=("apply", "n", "dim", "tolerance", "max_products", "oversample", "dtype"),
 )
-def _krylov_eigenpairs(
-    key: Array | None, *, apply: Callable[[Array], Array], n: int, dtype: DTypeLike, **options: Any
-) -> Eigenpairs:
-    def draw(key: Array, columns: int) -> Array:
-        return jax.random.normal(key, (n, columns), dtype)
-
-    return leading_pairs(apply, draw, key=key, **options)
+def _jitted_pairs(key: Array | None, **options: Any) -> Eigenpairs:
+    return leading_pairs(key=key, **options)
 
 
 class _Search(NamedTuple):
-    """State of an iteration: basis V, W = B V, the next block, the last restart's result."""
+    """State of an iteration: Ritz vectors U and W = B U, and the result of the last restart."""
 
-    V: Array
+    U: Array
     W: Array
-    following: Array
-    filled: Array  # blocks of V in use
     eigenvalues: Array
     residuals: Array
     settled: Array
@@ -110,180 +105,143 @@ class _Search(NamedTuple):
 
 
 def leading_pairs(
-    apply: Callable[[Array], Array],
-    draw: Callable[[Array, int], Array],
+    apply: Operator,
+    n: int,
     *,
     dim: int,
     tolerance: float,
     max_products: int | None,
     oversample: int | None,
     key: Array | None,
+    dtype: DTypeLike,
 ) -> Eigenpairs:
-    """`principal_eigenpairs` including the pairs beyond `dim`, from vectors that `draw` draws."""
+    """`principal_eigenpairs`, including the pairs beyond `dim`."""
+    # `jax.experimental.sparse.linalg.lobpcg_standard` was tried in its place: LOBPCG_NUMBERS
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
-    retained = -(-(dim + extra) // block)
-    blocks = 2 * retained + 6
+    kept = -(-(dim + extra) // block) * block
+    added = kept + 6 * block
     most = 100 * (dim + _BLOCK) if max_products is None else max_products
-    key, first = jax.random.split(jax.random.key(0) if key is None else key)
-    start = draw(first, block)
-    tolerance = max(tolerance, 16.0 * float(jnp.finfo(start.dtype).eps))
+    tolerance = max(tolerance, 16.0 * float(jnp.finfo(dtype).eps))
+    if n <= kept + added:
+        return _all_pairs(apply, n, dim=dim, tolerance=tolerance, dtype=dtype)
 
     def unfinished(search: _Search) -> Array:
         hopeless = jnp.any(jnp.isnan(search.residuals)) | (search.products >= most)
         return ~search.settled & ~hopeless
 
+    # In exact arithmetic all residuals lie in the next block of the Krylov space. Rounding takes
+    # them out of it a little more with every restart, until nothing improves any more (in float32
+    # at 1e-5 of λ_1, seen on a flat spectrum). So the next block is taken from the residuals
+    # themselves. What has converged may still hide copies of a repeated eigenvalue, of which a
+    # start sees one for each of its columns: a last round starts from fresh random directions, and
+    # must change nothing.
     def cycle(search: _Search) -> _Search:
-        return _restart(_expand(search, apply, draw), draw, retained=retained, tolerance=tolerance)
+        key, fresh, expanding = jax.random.split(search.key, 3)
+        R = (search.W - search.U * search.eigenvalues[None, :])[:, : max(dim, block)]
+        R = R / _scale(search.eigenvalues)
+        _, turn = jnp.linalg.eigh(dot(R.T, R))
+        done = jnp.all(search.residuals <= tolerance)
+        random = jax.random.normal(fresh, (n, block), dtype)
+        following = jnp.where(done, random, dot(R, turn[:, ::-1][:, :block]))
+        V, W = krylov_basis(apply, following, expanding, added, known=(search.U, search.W))
+        U, W, eigenvalues = ritz(V, W, kept)
+        residuals = residual_norms(U, W, eigenvalues)[:dim]
+        change = jnp.abs(eigenvalues - search.eigenvalues)[:dim] / _scale(eigenvalues)
+        settled = done & jnp.all(change <= tolerance)
+        products = search.products + added
+        found = _Search(U, W, eigenvalues, residuals, settled, products, key)
+        # If more eigenvalues are equal than are kept, the last round may have mixed in new, less
+        # accurate vectors: the earlier ones stay.
+        same = search._replace(settled=settled, products=products)
+        return jax.tree.map(partial(jnp.where, settled), same, found)
 
-    empty = jnp.zeros((start.shape[0], blocks * block), start.dtype)
-    search = _Search(
-        V=empty,
-        W=empty,
-        following=orthonormal(start, empty),
-        filled=jnp.zeros((), jnp.int32),
-        eigenvalues=jnp.zeros(retained * block, start.dtype),
-        residuals=jnp.full(dim, jnp.inf, start.dtype),
-        settled=jnp.zeros((), bool),
-        products=jnp.zeros((), jnp.int32),
-        key=key,
-    )
-    search = lax.while_loop(unfinished, cycle, search)
-    return _checked_pairs(search, apply, width=retained * block, tolerance=tolerance)
-
-
-def _expand(
-    search: _Search, apply: Callable[[Array], Array], draw: Callable[[Array, int], Array]
-) -> _Search:
-    """Fill the basis: each block is B times the previous one, orthogonalised against all."""
-    block = search.following.shape[1]
-    blocks = search.V.shape[1] // block
-
-    def step(number: Array, search: _Search) -> _Search:
-        applied = apply(search.following)
-        at = (jnp.zeros_like(number), number * block)
-        V = lax.dynamic_update_slice(search.V, search.following, at)
-        key, fresh = jax.random.split(search.key)
-        return search._replace(
-            V=V,
-            W=lax.dynamic_update_slice(search.W, applied, at),
-            following=orthonormal(applied, V, draw(fresh, block)),
-            products=search.products + block,
-            key=key,
-        )
-
-    return lax.fori_loop(search.filled, blocks, step, search)
-
-
-# In exact arithmetic all residuals lie in the next block of the Krylov space. Rounding takes them
-# out of it a little more with every restart, until nothing improves any more (in float32 at 1e-5
-# of λ_1, seen on a flat spectrum). So the next block is taken from the residuals themselves. What
-# has converged may still hide copies of a repeated eigenvalue, of which a start sees one for each
-# of its columns: a last round starts from fresh random directions, and must change nothing.
-def _restart(
-    search: _Search, draw: Callable[[Array, int], Array], *, retained: int, tolerance: float
-) -> _Search:
-    """Thick restart: Rayleigh–Ritz in the basis, which keeps the leading Ritz vectors."""
-    block, dim = search.following.shape[1], search.residuals.shape[0]
-    width = retained * block
-    V, W, eigenvalues = ritz(search.V, search.W, width)
-    scale = _scale(eigenvalues)
-    R = (W - V * eigenvalues[None, :]) / scale
-    residuals = jnp.linalg.norm(R[:, :dim], axis=0)
-    change = jnp.max(jnp.abs(eigenvalues - search.eigenvalues)[:dim]) / scale
-    settled = jnp.all(search.residuals <= tolerance) & (change <= tolerance)
-    leading = R[:, :dim] if dim >= block else R
-    _, turn = jnp.linalg.eigh(dot(leading.T, leading))
-    dominant = dot(leading, turn[:, ::-1][:, :block])
-    key, fresh = jax.random.split(search.key)
-    spare = draw(fresh, block)
-    following = jnp.where(jnp.all(residuals <= tolerance), spare, dominant)
-    restarted = search._replace(
-        V=jnp.zeros_like(search.V).at[:, :width].set(V),
-        W=jnp.zeros_like(search.W).at[:, :width].set(W),
-        following=orthonormal(following, V, spare),
-        filled=jnp.asarray(retained, jnp.int32),
-        eigenvalues=eigenvalues,
-        residuals=residuals,
-        key=key,
-    )
-    # If more eigenvalues are equal than are kept, the last round may have mixed in new, less
-    # accurate vectors: the earlier ones stay.
-    restarted = jax.tree.map(lambda new, old: jnp.where(settled, old, new), restarted, search)
-    return restarted._replace(settled=settled)
-
-
-def _checked_pairs(
-    search: _Search, apply: Callable[[Array], Array], *, width: int, tolerance: float
-) -> Eigenpairs:
-    """The eigenpairs, with residuals from a product with B."""
-    dim = search.residuals.shape[0]
-    V, eigenvalues = search.V[:, :width], search.eigenvalues
-    residuals = true_residuals(V[:, :dim], apply(V[:, :dim]), eigenvalues[:dim])
+    key, fresh = jax.random.split(jax.random.key(0) if key is None else key)
+    U, _ = jnp.linalg.qr(jax.random.normal(fresh, (n, kept), dtype))
+    unknown, no = jnp.full(dim, jnp.inf, dtype), jnp.zeros((), bool)
+    start = _Search(*ritz(U, apply(U), kept), unknown, no, jnp.int32(kept), key)
+    search = lax.while_loop(unfinished, cycle, start)
+    U, eigenvalues = search.U, search.eigenvalues
+    residuals = residual_norms(U[:, :dim], apply(U[:, :dim]), eigenvalues[:dim])
     converged = search.settled & jnp.all(residuals <= tolerance)
-    return Eigenpairs(V, eigenvalues, residuals, search.products + dim, converged)
+    return Eigenpairs(U, eigenvalues, residuals, search.products + dim, converged)
 
 
-def true_residuals(V: Array, W: Array, eigenvalues: Array) -> Array:
-    """‖B v − λ v‖ / |λ_1| of every column, from W = B V."""
-    return jnp.linalg.norm((W - V * eigenvalues[None, :]) / _scale(eigenvalues), axis=0)
+def _all_pairs(
+    apply: Operator, n: int, *, dim: int, tolerance: float, dtype: DTypeLike
+) -> Eigenpairs:
+    """All eigenpairs of an operator with few rows, from its matrix; columns of 0 beyond them."""
+    identity = jnp.eye(n, dtype=dtype)
+    B = apply(identity)
+    U, W, eigenvalues = (
+        jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, max(dim - n, 0))]) for x in ritz(identity, B, n)
+    )
+    residuals = residual_norms(U, W, eigenvalues)[:dim]
+    return Eigenpairs(U, eigenvalues, residuals, jnp.int32(n), jnp.all(residuals <= tolerance))
 
 
-def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
-    """The leading Ritz vectors U of B in the orthonormal columns of V, W = B U, and Ritz values.
+def krylov_basis(
+    apply: Operator,
+    start: Float[Array, "n block"],
+    key: Array,
+    columns: int,
+    *,
+    known: tuple[Float[Array, "n k"], Float[Array, "n k"]] | None = None,
+) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
+    """Orthonormal V, and W = B V: known columns, and more of the Krylov space of `start`.
 
-    Columns of 0 are no part of the basis; the result is padded with 0 up to `width`.
+    Each block is B times the previous one, orthogonalised against all earlier ones. V has no
+    derivative; the derivative of W is that of B.
     """
-    T = dot(V.T, W)
-    T = 0.5 * (T + T.T)
-    missing = jnp.sum(V * V, axis=0) == 0
-    bound = jnp.max(jnp.sum(jnp.abs(T), axis=0))  # of every eigenvalue
-    last = jnp.where(bound == 0, 1.0, 2.0 * bound)
-    T = T - jnp.diag(jnp.where(missing, last, 0.0))
-    values, turn = jnp.linalg.eigh(T)
+    n, block = start.shape
+    V, W = known if known is not None else (jnp.zeros((n, 0), start.dtype),) * 2
+    first = V.shape[1]
+    V, W = (jnp.pad(x, ((0, 0), (0, columns))) for x in (V, W))
+
+    def step(number: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        V, W, Y, key = carry
+        key, fresh = jax.random.split(key)
+        Y = orthonormal(Y, V, jax.random.normal(fresh, Y.shape, Y.dtype))
+        applied = apply(Y)
+        at = (jnp.zeros_like(number), first + number * block)
+        V, W = (lax.dynamic_update_slice(x, y, at) for x, y in ((V, Y), (W, applied)))
+        return V, W, lax.stop_gradient(applied), key
+
+    start = (lax.stop_gradient(V), W, lax.stop_gradient(start), key)
+    return lax.fori_loop(0, columns // block, step, start)[:2]
+
+
+def orthonormal(
+    Y: Float[Array, "n b"], V: Float[Array, "n m"], spare: Float[Array, "n b"]
+) -> Float[Array, "n b"]:
+    """Orthonormal columns that span Y orthogonally to V; spare ones where Y is in the span of V."""
+    largest = jnp.max(jnp.abs(Y), axis=0)  # squares of very small or large numbers are 0 or inf
+    Y = Y / jnp.where(largest > 0, largest, 1.0)[None, :]
+    size = jnp.linalg.norm(Y, axis=0)
+    Q, R = jnp.linalg.qr(Y - dot(V, dot(V.T, Y)))
+    lost = jnp.abs(jnp.diagonal(R)) <= 32.0 * jnp.finfo(Y.dtype).eps * size
+    Y = jnp.where(lost[None, :], spare, Q)
+    for _ in range(2):  # what is left of V in Y after one pass is large where little of Y is left
+        Y, _ = jnp.linalg.qr(Y - dot(V, dot(V.T, Y)))
+    return Y
+
+
+def ritz(
+    V: Float[Array, "n m"], W: Float[Array, "n m"], width: int
+) -> tuple[Float[Array, "n width"], Float[Array, "n width"], Float[Array, " width"]]:
+    """The leading Ritz vectors U of B in the columns of V, with W = B V; B U; and Ritz values."""
+    T = lax.stop_gradient(dot(V.T, W))
+    values, turn = jnp.linalg.eigh(0.5 * (T + T.T))
     values, turn = values[::-1][:width], turn[:, ::-1][:, :width]
-    # Exactly 0, or rounding would turn them into vectors of length eps with eigenvalue 0.
-    nothing = values < -1.5 * bound
-    turn = jnp.where(nothing[None, :], 0.0, turn)
     U = dot(V, turn)
     # One step of Newton and Schulz towards UᵀU = 1, which restart after restart would lose.
     turn = 1.5 * turn - 0.5 * dot(turn, dot(U.T, U))
-    return dot(V, turn), dot(W, turn), jnp.where(nothing, 0.0, values)
+    return dot(V, turn), dot(W, turn), values
 
 
-def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
-    """Orthonormal columns that span Y orthogonally to the columns of V.
-
-    Spare columns replace directions lost in rounding; a spare lost as well becomes 0.
-    """
-    instead = jnp.zeros_like(Y) if spare is None else spare
-    # Squares of very small or large numbers are 0 or inf.
-    largest = jnp.max(jnp.abs(Y), axis=0)
-    Y = Y / jnp.where(largest > 0, largest, 1.0)[None, :]
-    # After two passes the rest is nearly orthogonal, or rounding errors.
-    rounding = 32.0 * float(jnp.finfo(Y.dtype).eps)
-    least = jnp.asarray([rounding, rounding, 0.5, 0.5], Y.dtype)
-
-    def again(number: Array, Y: Array) -> Array:
-        lost = (jnp.sum(Y * Y, axis=0) == 0) & (number == 1)
-        return _complement_basis(jnp.where(lost[None, :], instead, Y), V, least[number])
-
-    return lax.fori_loop(0, len(least), again, Y)
-
-
-def _complement_basis(Y: Array, V: Array, least: Array) -> Array:
-    """Orthonormal columns for Y − V VᵀY; columns of relative norm below `least` become 0."""
-    # By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
-    # dependent columns, which become 0, do no harm.
-    before = jnp.linalg.norm(Y, axis=0)
-    Y = Y - dot(V, dot(V.T, Y))
-    norms = jnp.linalg.norm(Y, axis=0)
-    resolved_columns = norms > least * before
-    Y = Y * jnp.where(resolved_columns, 1.0 / jnp.where(resolved_columns, norms, 1.0), 0.0)[None, :]
-    values, turn = jnp.linalg.eigh(dot(Y.T, Y))
-    resolved = values > 4 * len(values) * jnp.finfo(Y.dtype).eps
-    inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, values, 1.0)), 0.0)
-    return dot(Y, turn * inverse[None, :])
+def residual_norms(U: Array, W: Array, eigenvalues: Array) -> Array:
+    """‖B u − λ u‖ / |λ_1| of every column, from W = B U."""
+    return jnp.linalg.norm((W - U * eigenvalues[None, :]) / _scale(eigenvalues), axis=0)
 
 
 def _scale(eigenvalues: Array) -> Array:
