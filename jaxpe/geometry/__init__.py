@@ -5,7 +5,7 @@ and inf among points give NaN or inf. Invalid distances, distributions, counts a
 error where their numbers can be read. Inside `jit`, `vmap` and `grad` they give NaN.
 """
 
-from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins
+from jaxpe.geometry.counts.binning import position_bins
 from jaxpe.geometry.counts.cohorts import cohort_of
 from jaxpe.geometry.counts.distributions import (
     EmptyPolicy,
@@ -15,10 +15,8 @@ from jaxpe.geometry.counts.distributions import (
 from jaxpe.geometry.counts.position_counts import (
     PositionCounts,
     StackedCorpora,
-    add_documents,
     content_labels,
     count_tokens,
-    empty_counts,
     fold_of_documents,
     pad_documents,
     regroup_folds,
@@ -37,10 +35,8 @@ from jaxpe.geometry.distances.matrices import (
     hellinger_gram,
 )
 from jaxpe.geometry.distances.monotonicity import (
-    SampledRate,
     is_monotone,
     monotonicity_violation_rate,
-    sampled_violation_rate,
 )
 from jaxpe.geometry.distances.mutual_information import (
     PositionalInformation,
@@ -84,12 +80,6 @@ from jaxpe.geometry.mds.from_points import PrincipalCoordinates, classical_mds_f
 from jaxpe.geometry.mds.krylov import Eigenpairs, principal_eigenpairs
 from jaxpe.geometry.mds.procrustes import Procrustes, procrustes
 from jaxpe.geometry.mds.smacof import Smacof, smacof
-from jaxpe.geometry.mds.stochastic import (
-    SampledStress,
-    StochasticMDS,
-    sampled_stress,
-    stochastic_mds,
-)
 from jaxpe.geometry.noise.cross_validation import (
     HeldOut,
     PositionHalves,
@@ -154,21 +144,15 @@ __all__ = [
     "PositionalInformation",
     "PrincipalCoordinates",
     "Procrustes",
-    "SampledRate",
-    "SampledStress",
     "ScaledStress",
     "SignificantRank",
     "Smacof",
     "SplitHalfGeometry",
     "StackedCorpora",
-    "StochasticMDS",
     "TokenLists",
     "VarianceShares",
-    "add_documents",
     "as_distances",
     "as_points",
-    "bin_counts",
-    "bin_positions",
     "circulant_projection",
     "circulant_residual",
     "classical_mds",
@@ -183,7 +167,6 @@ __all__ = [
     "disjoint_geometries",
     "disjoint_position_geometries",
     "distances_from_gram",
-    "empty_counts",
     "entropy",
     "entropy_rank",
     "euclidean_distances",
@@ -224,14 +207,11 @@ __all__ = [
     "rank_above_null",
     "regroup_folds",
     "rotate_within_documents",
-    "sampled_stress",
-    "sampled_violation_rate",
     "scaled_stress",
     "significant_rank",
     "smacof",
     "split_half_geometry",
     "stack_corpora",
-    "stochastic_mds",
     "stress",
     "stress_per_position",
     "sum_over_pairs",

@@ -10,9 +10,9 @@ from jax import Array
 from jax.scipy.special import digamma
 from jaxtyping import Bool, Float, Int, Integer, Num
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import check_counts, check_size, floating, square_matrix
+from jaxpe.geometry.checks import check_size, checked_counts, floating, square_matrix
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
@@ -63,6 +63,7 @@ class PositionalInformation(NamedTuple):
         return self.values - self.null
 
 
+@checked_jit("estimator", counts=checked_counts)
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -89,12 +90,6 @@ def entropy(
     ...  for e in ("plug-in", "miller-madow", "grassberger")]
     [1.0397, 1.2897, 1.6567]
     """
-    check_counts(counts)
-    return _entropy(counts, estimator)
-
-
-@partial(jax.jit, static_argnames="estimator")
-def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Float[Array, "..."]:
     if estimator not in get_args(EntropyEstimator):
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     n = floating(counts, "counts")
@@ -119,6 +114,7 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
     return jnp.where(counted, estimate, jnp.nan)
 
 
+@checked_jit("estimator", joint=checked_counts)
 def mutual_information(
     joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -138,14 +134,6 @@ def mutual_information(
     >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
     0.6931
     """
-    check_counts(joint)
-    return _mutual_information(joint, estimator)
-
-
-@partial(jax.jit, static_argnames="estimator")
-def _mutual_information(
-    joint: Num[ArrayLike, "... a b"], estimator: EntropyEstimator
-) -> Float[Array, "..."]:
     joint = floating(joint)
     if joint.ndim < 2:
         raise ValueError(f"a table of joint counts has two axes, not shape {joint.shape}")

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float, Int, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike, auto_mesh, dot
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_size, host_floats
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
@@ -53,7 +52,6 @@ def sum_over_pairs(
     weights: Real[ArrayLike, " n"] | None = None,
     per_position: bool = False,
     block: int | None = None,
-    mesh: Mesh | None = None,
 ) -> PyTree[Array]:
     """Σ_{i<j} w_ij · term(δ_ij, d_ij, ...) over the pairs present in all clouds, in O(n·k) memory.
 
@@ -74,7 +72,6 @@ def sum_over_pairs(
             the time.
         block: rows and columns of a tile. When absent 512 on CPU, where a tile then stays in the
             cache, and 4,096 elsewhere.
-        mesh: devices that share the work evenly; each holds all points.
 
     Raises:
         ValueError: no cloud, or clouds or weights of different numbers of positions.
@@ -83,9 +80,8 @@ def sum_over_pairs(
     >>> sum_over_pairs(lambda delta, d: (delta - d) ** 2, P, X).item()
     14.0
     """
-    mesh = None if mesh is None else auto_mesh(mesh)
     blocks = _blocks(host_floats(clouds), weights, block)
-    rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
+    rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position)
     n = len(as_points(clouds[0]).present)
     return jax.tree.map(lambda x: x.reshape(-1)[:n], rows) if per_position else _total(rows)
 
@@ -134,7 +130,7 @@ def _distance(distance: Array) -> Array:
     return distance
 
 
-@partial(jax.jit, static_argnames=("term", "fold", "neutral", "distances", "ordered", "mesh"))
+@partial(jax.jit, static_argnames=("term", "fold", "neutral", "distances", "ordered"))
 def _fold(
     blocks: _Blocks,
     *args: Any,
@@ -143,7 +139,6 @@ def _fold(
     neutral: float = 0.0,
     distances: Callable[[_Blocks, _Blocks, Array], list[Array]] | None = None,
     ordered: bool = False,
-    mesh: Mesh | None = None,
 ) -> PyTree[Array]:
     """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`."""
     # Strip by strip: block a is paired with itself, a + 1, a + 2, ... cyclically. Half a round is
@@ -153,7 +148,7 @@ def _fold(
     off_diagonal = i != j if ordered else i < j
     partners = count if ordered else count // 2 + 1
 
-    def strip(a: Array, blocks: _Blocks) -> PyTree[Array]:
+    def strip(a: Array) -> PyTree[Array]:
         rows = blocks.at(a)
 
         def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
@@ -161,7 +156,7 @@ def _fold(
             first = ordered | (2 * step < count) | (2 * a < count)
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
-            counted = both & apart & first & (a >= 0)
+            counted = both & apart & first
             distance_arrays = (distances or _product_distances)(rows, columns, counted)
 
             def folded(x: ArrayLike | float | int) -> Array:
@@ -176,16 +171,7 @@ def _fold(
         tiles = jax.lax.map(lambda x: jax.checkpoint(tile, prevent_cse=False)(*x), met)
         return jax.tree.map(lambda x: fold(x, axis=0), tiles)
 
-    def strips(numbers: Array, blocks: _Blocks) -> PyTree[Array]:
-        return jax.lax.map(lambda a: jax.checkpoint(strip, prevent_cse=False)(a, blocks), numbers)
-
-    if mesh is None:
-        return strips(jnp.arange(count), blocks)
-    # Strips of number −1 fill the last round, and count nothing.
-    numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
-    dealt = PartitionSpec(mesh.axis_names)
-    shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)
-    return shared(numbers, blocks)
+    return jax.lax.map(jax.checkpoint(strip, prevent_cse=False), jnp.arange(count))
 
 
 @partial(jax.jit, static_argnames="block")

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import dot, is_traced
+from jaxpe._core.arrays import checked_jit, dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.counts.token_lists import RareWords, TokenLists, listed_counts
@@ -79,6 +79,15 @@ class NoiseFloor(NamedTuple):
     split_half_error: Float[Array, " n"]
 
 
+def occupied(counts: FoldedCounts) -> FoldedCounts:
+    """Token lists of concrete counts; traced counts are returned unchanged."""
+    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
+    if not listed:
+        fold_count(counts)
+    return counts if listed else listed_counts(counts)
+
+
+@checked_jit("splits", counts=occupied)
 def split_half_geometry(
     counts: FoldedCounts, *, key: Array, splits: int = DEFAULT_SPLITS
 ) -> SplitHalfGeometry:
@@ -107,17 +116,11 @@ def split_half_geometry(
     """
     folds = fold_count(counts)
     check_size("splits", splits, each=folds)
-    return _split_half_geometry(occupied(counts), key, folds=folds, splits=splits)
-
-
-@partial(jax.jit, static_argnames=("folds", "splits"))
-def _split_half_geometry(
-    counts: FoldedCounts, key: Array, *, folds: int, splits: int
-) -> SplitHalfGeometry:
     products, present = half_products(counts, random_halves(key, folds=folds, splits=splits)[None])
     return geometry_from_products(products[0], present[0])
 
 
+@checked_jit(counts=PositionCounts.merged)
 def noise_floor(counts: PositionCounts) -> NoiseFloor:
     """Analytic variance of the sampling noise in the plug-in geometry.
 
@@ -135,15 +138,8 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
     >>> round(noise_floor(counts).per_position[0].item() * 4 * 4000 / 50, 1)
     1.0
     """
-    merged = counts.merged()
-    return _floor(merged, merged.per_position)
-
-
-@jax.jit
-def _floor(merged: PositionCounts, per_position: Array) -> NoiseFloor:
-    """`noise_floor` of counts without folds."""
-    size = per_position.astype(float)
-    totals = jnp.sum(merged.tokens.astype(float), axis=0)
+    size = counts.per_position.astype(float)
+    totals = jnp.sum(counts.tokens.astype(float), axis=0)
     pooled = totals / jnp.maximum(jnp.sum(totals), 1.0)
     safe = jnp.maximum(size, 1.0)
     variance, squares = _variances(safe, pooled)
@@ -164,12 +160,6 @@ def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits 
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
     return (order < folds // 2).astype(jnp.int32)
-
-
-def occupied(counts: FoldedCounts) -> FoldedCounts:
-    """Token lists of concrete counts; traced counts are returned unchanged."""
-    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
-    return counts if listed else listed_counts(counts)
 
 
 def half_products(
