@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import checked_jit, dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.token_lists import RareWords, TokenLists, listed_counts
+from jaxpe.geometry.counts.token_lists import TokenLists, listed_counts
 from jaxpe.geometry.distances.matrices import (
     Distances,
     centre_rows,
@@ -200,9 +200,7 @@ def half_products(
 
     products = jnp.zeros((samples, n, n), scale.dtype)
     if isinstance(counts, TokenLists):
-        products = counts.frequent.fold_tables(add_table, products, folds=folds, length=n)
-        if counts.rare is not None:
-            products = products + _rare_products(counts.rare, halves, scale)
+        products = counts.fold_tables(add_table, products) + _rare_products(counts, halves, scale)
     else:
         products = add_table(products, jnp.asarray(counts.tokens))
     products = 0.5 * (products + products.mT) / halvings
@@ -210,34 +208,34 @@ def half_products(
 
 
 def _rare_products(
-    words: RareWords,
+    lists: TokenLists,
     halves: Float[Array, "samples halvings 2 folds"],
     scale: Float[Array, "samples halvings 2 n"],
 ) -> Float[Array, "samples n n"]:
     """S_A S_Bᵀ of rare words, summed over halvings, from pairs of tokens instead of columns.
 
     Args:
-        words: tokens of rare words.
+        lists: token lists.
         halves: 1 for the folds of each half of each halving, else 0.
         scale: 1/√N of each half at each position.
     """
     samples, n = scale.shape[0], scale.shape[-1]
-    product = partial(jnp.einsum, precision="highest")
+    halves, scale = (jnp.moveaxis(x, -1, 0) for x in (halves, scale))  # by fold, by position
 
-    def add(products: Array, block: RareWords) -> tuple[Array, None]:
-        fold, position, count = block
-        same = position[:, None] == position[None, :]
-        earlier = jnp.tril(jnp.ones((len(fold),) * 2, bool), k=-1)
-        # A cell's root counts at its first token; the cell of an empty word has weight 0.
-        cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
-        weights = jnp.where(cell, count[None], 0).astype(scale.dtype)
-        cells = product("iuw,shauw->shaiw", weights, halves[..., fold])
-        roots = jnp.sqrt(cells) * scale[..., position]
-        pairs = product("shiw,shjw->ijws", roots[:, :, 0], roots[:, :, 1])
-        return products.at[position[:, None] * n + position[None]].add(pairs), None
+    def add(products: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
+        tokens, (i, j) = jax.tree.map(lambda x: x[group[0]], lists.tokens), group[1]
+        place = tokens.position
+        counted = tokens.count.astype(scale.dtype)[:, None, None, None] * halves[tokens.fold]
+        # A token counts as its share of the root of its cell, c/√Σc.
+        same = (place[i] == place[j])[:, None, None, None]
+        cells = jnp.zeros_like(counted).at[i].add(jnp.where(same, counted[j], 0.0))
+        roots = counted / jnp.sqrt(jnp.where(cells > 0, cells, 1.0)) * scale[place]
+        pairs = jnp.sum(roots[i, :, :, 0] * roots[j, :, :, 1], axis=2)
+        return products.at[place[i] * n + place[j]].add(pairs), None
 
     products = jnp.zeros((n * n, samples), scale.dtype)
-    return jax.lax.scan(add, products, words)[0].T.reshape(samples, n, n)
+    groups = lists.rare, lists.pairs
+    return jax.lax.scan(add, products, groups)[0].T.reshape(samples, n, n)
 
 
 def geometry_from_products(
