@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, is_traced
 from jaxpe._core.errors import InputError
@@ -63,7 +63,7 @@ def _checked_smoothing(smoothing: Any) -> Any:
 
 @checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_checked_smoothing)
 def positional_distributions(
-    counts: PositionCounts | Int[ArrayLike, "n vocab"],
+    counts: PositionCounts | Real[ArrayLike, "n vocab"],
     *,
     empty: EmptyPolicy = "drop",
     smoothing: Scalar = 0.0,

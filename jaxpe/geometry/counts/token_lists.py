@@ -228,7 +228,7 @@ def _split_lists(tokens: Tokens, per_position: Array, vocab_size: int) -> TokenL
     tokens = jax.tree.map(lambda x: x[order], tokens)
     sizes = np.bincount(block, minlength=blocks)[:blocks]
     in_blocks = _in_rows(sizes, len(order))
-    slots, pairs = _rare_pairs(number[rare], sizes.sum(), len(order))
+    slots, pairs = _rare_pairs(number[rare], int(sizes.sum()), len(order))
     filled = (0, rounded_size(len(order) + 1) - len(order))
     tokens = Tokens(*(np.pad(x.astype(np.int32), filled) for x in tokens))
     columns = np.arange(width)
