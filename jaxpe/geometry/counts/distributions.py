@@ -84,8 +84,9 @@ def positional_distributions(
     """
     if empty not in ("drop", "uniform", "zero", "error"):
         raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
-    occupied = jnp.any(counts > 0, axis=-1)  # the check has made an array of them
-    cells = counts.astype(float) + smoothing
+    table: Any = counts  # the check has made an array of them
+    occupied = jnp.any(table > 0, axis=-1)
+    cells = table.astype(float) + smoothing
     total = jnp.sum(cells, axis=-1, keepdims=True)
     frequencies = cells / jnp.where(total > 0, total, 1.0)
     fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0

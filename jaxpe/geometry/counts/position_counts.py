@@ -109,7 +109,7 @@ def count_tokens(
     if folds is not None:
         check_size("folds", folds, each=length * vocab_size)
     if groups is not None:
-        _check_labels("groups", groups, len(ids))
+        check_labels("groups", groups, len(ids))
     weight = _weights(len(ids), repeats)
     options = {"vocab_size": vocab_size, "exclude": tuple(exclude), "folds": folds}
     return _counted(ids, mask, weight, groups, **options)
@@ -159,7 +159,7 @@ def _weights(documents: int, repeats) -> ArrayLike:
     """Weight of each document; traced ones are cut where int32 could not hold their sum."""
     if repeats is None:
         return np.ones(documents, np.int32)
-    _check_labels("repeats", repeats, documents)
+    check_labels("repeats", repeats, documents)
     if is_traced(repeats):
         limits = (0, min(INT32_MAX, int(jnp.iinfo(repeats.dtype).max)))
         weight = jnp.clip(repeats, *(jnp.asarray(x, repeats.dtype) for x in limits))
@@ -236,7 +236,7 @@ def document_labels(ids, mask, groups) -> UInt32[Array, " documents"]:
     """Labels of the documents: their groups, else their content."""
     if groups is None:
         return content_labels(ids, mask)
-    _check_labels("groups", groups, len(ids))
+    check_labels("groups", groups, len(ids))
     return jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
 
 
@@ -318,7 +318,7 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     Raises:
         ValueError: counts whose number of folds is no multiple of `folds`.
 
-    >>> counts = empty_counts(length=2, vocab_size=3, folds=8)
+    >>> counts = count_tokens(np.zeros((5, 2), int), vocab_size=3, folds=8)
     >>> regroup_folds(counts, folds=4).tokens.shape
     (4, 2, 3)
     """
@@ -372,7 +372,8 @@ def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
     return ids, mask
 
 
-def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
+def check_labels(name: str, values: ArrayLike, documents: int) -> None:
+    """Raise unless there is an integer for each document."""
     values = values if hasattr(values, "dtype") else np.asarray(values)
     if values.shape != (documents,) or not jnp.issubdtype(values.dtype, jnp.integer):
         raise ValueError(

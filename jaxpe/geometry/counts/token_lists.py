@@ -231,9 +231,9 @@ def _split_lists(tokens: Tokens, per_position: Array, vocab_size: int) -> TokenL
     slots, pairs = _rare_pairs(number[rare], int(sizes.sum()), len(order))
     filled = (0, rounded_size(len(order) + 1) - len(order))
     tokens = Tokens(*(np.pad(x.astype(np.int32), filled) for x in tokens))
-    columns = np.arange(width)
-    lists = (x.astype(np.int32) for x in (in_blocks, columns, slots, pairs))
-    return TokenLists(*jax.device_put((tokens, *lists)), per_position, None)
+    lists = (x.astype(np.int32) for x in (in_blocks, np.arange(width), slots, pairs))
+    tokens, in_blocks, columns, slots, pairs = jax.device_put((tokens, *lists))
+    return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, None)
 
 
 def _table_sizes(rows: int, words: int) -> tuple[int, int]:

@@ -207,8 +207,8 @@ def krylov_basis(
         V, W = (lax.dynamic_update_slice(x, y, at) for x, y in ((V, Y), (W, applied)))
         return V, W, lax.stop_gradient(applied), key
 
-    start = (lax.stop_gradient(V), W, lax.stop_gradient(start), key)
-    return lax.fori_loop(0, columns // block, step, start)[:2]
+    carry = lax.stop_gradient(V), W, lax.stop_gradient(start), key
+    return lax.fori_loop(0, columns // block, step, carry)[:2]
 
 
 def orthonormal(

@@ -29,7 +29,7 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.stress import ratio_of_sums
 from jaxpe.geometry.mds.classical import classical_mds
-from jaxpe.geometry.mds.krylov import check_dim
+from jaxpe.geometry.mds.krylov import check_dim, krylov_basis, ritz
 
 _MEMORY = 6  # steps from which the curvature is estimated
 _PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
@@ -180,7 +180,7 @@ def _first_state(X: Array) -> _State:
     return _State(X, unknown, past[0], X, no, past, past, before, unknown, no, no)
 
 
-def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
+def _step(problem: _Problem, tolerance: Scalar, state: _State) -> _State:
     """Evaluate the trial, take it unless the stress rises, and choose the next."""
     eps = float(jnp.finfo(state.X.dtype).eps)
     value, gradient = problem.evaluate(state.trial)
@@ -237,8 +237,7 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
 def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
     """State pushed off a saddle; unchanged where no push lowers the stress."""
     X = state.X
-    # Pseudo-random numbers without `jax.random`, which takes long to compile.
-    random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
+    random = jax.random.normal(jax.random.key(0), X.shape, X.dtype) * moves
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
     direction = jnp.where(jnp.any(apart != 0), apart, _least_curved(problem, X, random, moves))
@@ -254,21 +253,15 @@ def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
 
 
 def _least_curved(problem: _Problem, X: Array, start: Array, moves: Array) -> Array:
-    """Direction of the least eigenvalue of the Hessian, by Lanczos with full orthogonalisation."""
+    """Direction of the least eigenvalue of the Hessian, by Lanczos' method."""
 
-    def expand(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        basis, T, v = state
+    def apply(v: Array) -> Array:
         _, image = jax.jvp(lambda X: problem.evaluate(X)[1], (X,), (v.reshape(X.shape),))
-        image = (image * moves).reshape(-1)
-        basis = basis.at[k].set(v)
-        inner = dot(basis, image)
-        return basis, T.at[k].set(inner), _unit(image - dot(inner, basis))
+        return -(image * moves).reshape(-1, 1)
 
-    basis = jnp.zeros((_PRODUCTS, X.size), X.dtype)
-    T = jnp.zeros((_PRODUCTS, _PRODUCTS), X.dtype)
-    basis, T, _ = jax.lax.fori_loop(0, _PRODUCTS, expand, (basis, T, _unit(start.reshape(-1))))
-    _, vectors = jnp.linalg.eigh(jnp.tril(T) + jnp.tril(T, -1).T)
-    return dot(vectors[:, 0], basis).reshape(X.shape)
+    steps = min(_PRODUCTS, X.size)
+    basis = krylov_basis(apply, start.reshape(-1, 1), jax.random.key(0), steps)
+    return ritz(*basis, 1)[0].reshape(X.shape) * moves
 
 
 def _unit(v: Array) -> Array:
