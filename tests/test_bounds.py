@@ -185,15 +185,6 @@ BOUNDS: dict[str, Bound] = {
         lambda folds: geometry.disjoint_geometries(counts(folds=folds), key=KEY, splits=1),
         folds=whole(4),
     ),
-    **of(
-        "stochastic_mds",
-        lambda rate=0.5, steps=1, pairs=1: geometry.stochastic_mds(
-            POINTS, dim=1, key=KEY, steps=steps, pairs=pairs, rate=rate
-        ),
-        rate=SHARE_ABOVE_0,
-        steps=whole(1),
-        pairs=whole(1),
-    ),
     **of("confidence", check_confidence, confidence=OPEN_SHARE),
     **of(
         "predict_mse",

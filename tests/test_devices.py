@@ -11,7 +11,6 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxpe
-from jaxpe import geometry
 from jaxpe.encodings import AttentionMask, Rows, resolve
 from jaxpe.ntk import empirical_ntk
 from tests.compilation import device_environment
@@ -94,36 +93,6 @@ def batches_on_explicit_devices():
             equal(out, expected, atol=1e-5)
 
 
-def tiles_of_pairs():
-    points, targets = np.random.default_rng(0).standard_normal((2, 23, 3))
-    mesh = jax.make_mesh((2, 2), ("x", "y"))
-
-    def total(points, targets, s, **options):
-        sums = geometry.sum_over_pairs(
-            lambda delta, d: (s * delta - d) ** 2, points, targets, block=4, **options
-        )
-        return jnp.sum(sums**2)
-
-    for f, per_position in ((jax.value_and_grad(total, argnums=(0, 1, 2)), False), (total, True)):
-        ours, alone = (
-            jax.jit(lambda *x, f=f, options=options: f(*x, **options))(points, targets, 1.5)
-            for options in ({"mesh": mesh, "per_position": per_position},
-                            {"per_position": per_position})
-        )  # fmt: skip
-        equal(ours, alone, rtol=1e-10)
-    cloud = geometry.as_points(targets)
-    weighted = ("stress", "scaled_stress", "kruskal_stress1", "stress_per_position")
-    for name in (*weighted, "mantel_correlation"):
-        score = getattr(geometry, name)
-        options = {"weights": np.arange(23.0)} if name in weighted else {}
-
-        @jax.jit
-        def scores(points, score=score, options=options):
-            return score(points, cloud, mesh=mesh, **options), score(points, cloud, **options)
-
-        equal(*scores(points), rtol=1e-10)
-
-
 def rows_of_kernels():
     rng = np.random.default_rng(0)
     x1, x2, params = (rng.standard_normal(shape) for shape in ((6, 4), (5, 4), (4, 3)))
@@ -147,7 +116,6 @@ def rows_of_kernels():
 CHECKS = (
     attention_of_divided_sequences,
     batches_on_explicit_devices,
-    tiles_of_pairs,
     rows_of_kernels,
 )
 

@@ -28,8 +28,7 @@ FEWEST_ROUNDS, BUDGET_S = 4, 15.0  # of a case: more rounds where they are cheap
 
 def counting(*, documents: int = 4096, n: int = 128, vocab: int = 8192) -> tuple[Callable, tuple]:
     ids = np.random.default_rng(0).zipf(1.3, (documents, n)) % vocab
-    empty = jaxpe.geometry.empty_counts(length=n, vocab_size=vocab)
-    return jaxpe.geometry.add_documents, (empty, jnp.asarray(ids, jnp.int32))
+    return partial(jaxpe.count_tokens, vocab_size=vocab), (jnp.asarray(ids, jnp.int32),)
 
 
 def encoding_and_targets(n: int, d: int) -> tuple[Array, jaxpe.PointCloud]:

@@ -5,7 +5,7 @@ a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers cannot be r
 `nan_unless_...` turn invalid ones into NaN.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -89,7 +89,7 @@ def check_distances(D: Any, *dtypes: Any) -> None:
             f"the diagonal of distances reaches {diagonal:.3g}, not 0: set it to 0 if this is "
             "rounding; of inner products pass distances_from_gram(B)"
         )
-    check_symmetric(matrix, "distances")
+    checked_symmetric(matrix, "distances")
 
 
 def checked_encoding(P: Any, *dtypes: Any) -> Any:
@@ -123,17 +123,16 @@ def _check_magnitude(name: str, largest: float, *dtypes: Any) -> None:
         )
 
 
-def check_symmetric(X: Any, name: str = "inner products") -> None:
-    """Raise for a matrix that is not symmetric; NaN is let through."""
+def checked_symmetric(X: Any, name: str = "inner products") -> Any:
+    """`host_floats` of a matrix; raises where it is not symmetric. NaN is let through."""
     matrix = _square(X)
-    if matrix is None:
-        return
-    difference = np.abs(matrix - matrix.T).max()
-    if difference > _ROUNDING * np.abs(matrix).max():
+    difference = 0.0 if matrix is None else np.abs(matrix - matrix.T).max()
+    if difference > _ROUNDING * (0.0 if matrix is None else np.abs(matrix).max()):
         raise InputError(
             f"{name} are not symmetric: [i, j] and [j, i] differ by up to {difference:.3g}. Pass "
             "(X + X.T) / 2 where this is intended"
         )
+    return host_floats(X)
 
 
 def nan_unless_distances(values: Array) -> Array:
@@ -173,32 +172,34 @@ def _is_distribution(sums: Any, least: Any) -> Any:
     return (least >= _NEGATIVE) & ((abs(sums - 1.0) <= _SUM) | (sums == 0))
 
 
-def check_counts(counts: Any, name: str = "counts") -> None:
-    """Raise for numbers that are negative, NaN or infinite; traced numbers pass."""
+def checked_counts(counts: Any, name: str = "counts") -> Any:
+    """Counts; raises where a number is negative, NaN or infinite. Traced numbers pass."""
     numbers = _concrete_numbers(counts, as_floats=False)  # spares large integer tables a pass
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
+    return counts
 
 
-def check_tolerance(tolerance: Any) -> None:
-    """Raise unless a tolerance is a finite number of at least 0."""
-    if tolerance is not None and not is_traced(tolerance):
+def checked_tolerance(tolerance: Any) -> Any:
+    """A tolerance; raises unless it is a finite number of at least 0."""
+    if not is_traced(tolerance):
         numbers(tolerance, "tolerance")
-    check_counts(tolerance, "tolerance")
+    return checked_counts(tolerance, "tolerance")
 
 
-def check_weights(weights: Any) -> None:
-    """Raise for weights of pairs, or documents per position, that are negative or all 0.
+def checked_weights(weights: Any) -> Any:
+    """Weights of pairs, or documents per position; raises where one is negative or all are 0.
 
     Documents may be NaN, for positions that are absent.
     """
     numbers = None if np.size(weights) > _MOST_CHECKED else _concrete_numbers(weights)
     if numbers is not None:
-        check_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
-        check_symmetric(numbers, "weights")
+        checked_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
+        checked_symmetric(numbers, "weights")
         if not numbers.any() and numbers.shape[-1] > 1:  # one position has no pair
             raise InputError("weights are all 0: pass None, for pairs that weigh the same")
+    return host_floats(weights)
 
 
 def as_weights(weights: Any, *shapes: tuple[int, ...], dtype: Any) -> Array:
@@ -304,6 +305,16 @@ def check_numeric(x: Any, name: str) -> None:
     is_concrete = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
     if hasattr(x, "_fields") or (is_concrete and np.asarray(x).dtype.kind not in "biufcV"):
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
+
+
+def numeric(name: str) -> Callable[[Any], Any]:
+    """A check for `checked_jit`: `host_floats` of numbers; anything else raises."""
+
+    def check(x: Any) -> Any:
+        check_numeric(x, name)
+        return host_floats(x)
+
+    return check
 
 
 def floating(x: ArrayLike, name: str = "the array") -> Array:

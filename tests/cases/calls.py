@@ -58,7 +58,6 @@ GEOMETRY: dict[str, Call] = {
     "principal_angles": lambda rng: geometry.principal_angles(
         normal(rng, LENGTH, 2), normal(rng, LENGTH, 2)
     ),
-    "empty_counts": lambda rng: geometry.empty_counts(length=3, vocab_size=4),
     "principal_eigenpairs": _eigenpairs,
     "smacof of points": lambda rng: geometry.smacof(
         geometry.PointCloud(jnp.asarray(normal(rng, LENGTH, 3)), jnp.ones(LENGTH, bool)),

@@ -187,19 +187,9 @@ def _folded(ids):
 GEOMETRY: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
     "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
-    "add_documents": Case(
-        lambda ids, mask: geometry.add_documents(_counts(ids, folds=3), ids, mask=mask), _masked_ids
-    ),
     "content_labels": Case(geometry.content_labels, _ids),
     "fold_of_documents": Case(
         lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
-    ),
-    "bin_counts": Case(
-        _of_counts(lambda c: geometry.bin_counts(c, np.array([0, 1, 3, N]))), _made_of(_folded)
-    ),
-    "bin_positions": Case(
-        lambda i: geometry.bin_positions(i, np.array([0, 10, 100])),
-        lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
     ),
     "rotate_within_documents": Case(
         lambda ids, mask: geometry.rotate_within_documents(
@@ -299,17 +289,6 @@ GEOMETRY: dict[str, Case] = {
     ),
     "as_points": Case(geometry.as_points, _points, total),
     "hellinger_points": Case(geometry.hellinger_points, _mu, lambda cloud: cubed(cloud.points)),
-    "sampled_stress": Case(
-        lambda P, D: geometry.sampled_stress(P, D, key=jax.random.key(0), pairs=50).stress,
-        _points_and_targets,
-        total,
-    ),
-    "stochastic_mds": Case(
-        lambda X, init: geometry.stochastic_mds(
-            _present(X), dim=2, init=init, key=jax.random.key(0), steps=3, pairs=50
-        ),
-        lambda rng: (*_points(rng), rng.standard_normal((N, 2))),
-    ),
     "procrustes": Case(geometry.procrustes, _two_points, total),
     "principal_angles": Case(geometry.principal_angles, _two_points, total),
     "holm_adjusted": Case(geometry.holm_adjusted, lambda rng: (0.1 * rng.random(5),), total),
@@ -326,9 +305,6 @@ GEOMETRY: dict[str, Case] = {
     "monotonicity_violation_rate": Case(geometry.monotonicity_violation_rate, _points),
     "monotonicity_violation_rate_of_points": Case(
         lambda P: geometry.monotonicity_violation_rate(_present(P)), _points
-    ),
-    "sampled_violation_rate": Case(
-        lambda P: geometry.sampled_violation_rate(P, key=jax.random.key(0), triples=50), _points
     ),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),

@@ -90,7 +90,6 @@ def test_where_the_null_is_the_corpus_no_dimension_is_above_it():
         (geometry.kruskal_stress1, 0),
         (lambda P, D: geometry.stress_per_position(P, D).max(), 0),
         (geometry.mantel_correlation, 0),
-        (lambda P, D: geometry.sampled_stress(P, D, key=KEY, pairs=20).stress, 0),
     ],
 )
 def test_nothing_to_fit_is_fitted(function, expected):

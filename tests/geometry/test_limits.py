@@ -27,11 +27,8 @@ from jaxpe.geometry import (
     positional_information,
     rank_above_null,
     rotate_within_documents,
-    sampled_stress,
-    sampled_violation_rate,
     smacof,
     split_half_geometry,
-    stochastic_mds,
     variance_shares,
 )
 from jaxpe.geometry.checks import (
@@ -41,7 +38,6 @@ from jaxpe.geometry.checks import (
     nan_unless_distances,
     nan_unless_distributions,
 )
-from jaxpe.geometry.distances.random_pairs import draw_in_parts
 from jaxpe.geometry.noise.position import null_keys
 from jaxpe.geometry.noise.position_intervals import _calibrated_estimate
 
@@ -54,15 +50,6 @@ def nearly_equal(spread, seed=0):
     noise = np.random.default_rng(seed).uniform(-spread, spread, (N, N))
     values = 1.0 - np.eye(N) + (noise + noise.T) * (1.0 - np.eye(N))
     return Distances(jnp.asarray(values), jnp.ones(N, bool))
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_sampled_ties_are_decided_by_a_share_of_the_largest_distance(scale):
-    D = nearly_equal(1e-6)
-    D = D._replace(values=scale * D.values)
-    drawn = {"key": KEY, "triples": 2000}
-    assert sampled_violation_rate(D, **drawn).rate == 0
-    assert sampled_violation_rate(D, tolerance=1e-8, **drawn).rate > 0.2
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
@@ -93,10 +80,7 @@ def test_halvings_and_every_rotation_have_keys_of_their_own():
     assert len(np.unique(data, axis=0)) == 6
 
 
-def test_every_part_of_a_sample_and_every_pair_of_positions_is_drawn_anew():
-    uniform = lambda key, part: jax.random.uniform(key, (part,))  # noqa: E731
-    sample = draw_in_parts(KEY, draw=uniform, number=16, width=2**20)  # parts of one draw
-    assert len(np.unique(sample)) == 16
+def test_every_pair_of_positions_is_drawn_anew():
     column = np.random.default_rng(0).integers(0, 4, (60, 1))
     ids = np.concatenate([column[::-1], column, column], axis=1)
     drawn = {"key": KEY, "permutations": 4, "groups": np.arange(60)}
@@ -143,12 +127,6 @@ def folded(folds):
 
 EVEN, ODD = folded(8), folded(6)
 DRAWS = {
-    "starts and moves": lambda key: stochastic_mds(
-        nearly_equal(0.1), dim=2, key=key, init="random", steps=3, pairs=9
-    ),
-    "pairs": lambda key: sampled_stress(np.ones((N, 2)), nearly_equal(0.1), key=key, pairs=9),
-    "triples": lambda key: sampled_violation_rate(nearly_equal(0.1), key=key, triples=9),
-    "starts": lambda key: smacof(nearly_equal(0.1), dim=2, starts=3, key=key),
     "halves": lambda key: split_half_geometry(EVEN, key=key, splits=2),
     "halves of halves": lambda key: disjoint_geometries(EVEN, key=key, splits=2, halvings=2),
     "and orders": lambda key: disjoint_geometries(ODD, key=key, splits=2, halvings=2),
@@ -291,8 +269,6 @@ def test_the_variance_of_nulls_in_intervals_is_of_samples():
 GRAM, POINTS = np.eye(N), np.random.default_rng(2).normal(size=(30, 4))
 # What computes, options at the limit of what is allowed, and options just beyond.
 OPTIONS = [
-    (partial(stochastic_mds, nearly_equal(0.1), dim=1, key=KEY), {"rate": 1.0}, {"rate": 1.01}),
-    (partial(stochastic_mds, nearly_equal(0.1), dim=1, key=KEY), {"rate": 1e-9}, {"rate": 0.0}),
     (partial(disjoint_geometries, key=KEY), {"counts": folded(4)}, {"counts": folded(3)}),
     (partial(split_half_geometry, key=KEY), {"counts": folded(2)}, {"counts": folded(1)}),
     # Significant at 0.95: one of 20 corpora, of which 19 are nulls.

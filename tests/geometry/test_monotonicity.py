@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jaxpe
 from jaxpe import Distances, PointCloud, euclidean_distances, monotonicity_violation_rate
-from jaxpe.geometry import as_distances, as_points, is_monotone, sampled_violation_rate
+from jaxpe.geometry import as_distances, as_points, is_monotone
 
 is_monotone = jax.jit(is_monotone, static_argnames="tolerance")
 monotonicity_violation_rate = jax.jit(
@@ -134,56 +134,12 @@ def test_rows_whose_pairs_exceed_int32_are_counted_in_floats():
     assert inversions == pairs == (n - 1) * (n - 2) / 2
 
 
-def test_sampled_rates_cover_as_often_as_they_say():
-    P = np.cumsum(np.random.default_rng(5).standard_normal((30, 2)), axis=0)
-    present = np.arange(30) % 7 != 2
-    truth = monotonicity_violation_rate(P, present=present)
-    many = jax.jit(
-        jax.vmap(
-            lambda k: sampled_violation_rate(P, key=k, triples=300, confidence=0.9, present=present)
-        )
-    )(jax.random.split(jax.random.key(0), 400))
-    np.testing.assert_allclose(many.rate.mean(), truth, atol=0.005)
-    assert 0.86 < np.mean((many.low <= truth) & (truth <= many.high)) < 0.95
-    # Those that are not comparable are passed over.
-    assert (many.triples < 300).all()
-
-
-@pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_sampled_rates_do_not_depend_on_the_scale(scale):
-    P = np.random.default_rng(0).standard_normal((30, 2))
-    rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)
-    assert 0.3 < rate(P).rate == rate(scale * P).rate
-
-
-def test_sampled_rates_of_a_matrix_are_those_of_its_points():
-    P = np.random.default_rng(6).standard_normal((30, 2))
-    rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)
-    ours, theirs = rate(P), rate(euclidean_distances(P))
-    np.testing.assert_allclose(ours, theirs)
-    monotone = rate(np.arange(30.0)[:, None])
-    assert monotone.rate == monotone.low == 0
-
-
-def test_sampled_rates_without_triples_and_with_nan():
-    nobody = sampled_violation_rate(
-        np.ones((4, 2)), key=jax.random.key(0), triples=9, present=np.zeros(4, bool)
-    )
-    assert [x.item() for x in nobody] == [0.0, 0.0, 1.0, 0]
-    P = np.arange(900.0)[:, None]
-    P[7] = np.nan
-    assert np.isnan(sampled_violation_rate(P, key=jax.random.key(0), triples=3).rate)
-    with pytest.raises(ValueError, match="triples must be at least 1"):
-        sampled_violation_rate(P, key=jax.random.key(0), triples=0)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_neither_monotone_nor_a_rate(bad):
     P = np.arange(9.0)[:, None]
     P[4] = bad
     for encoding in (P, as_points(P)):
         assert np.isnan(jaxpe.monotonicity_violation_rate(encoding))
-        assert np.isnan(sampled_violation_rate(encoding, key=jax.random.key(0), triples=9).rate)
         assert not is_monotone(encoding)
         here = np.arange(9) < 4
         assert jaxpe.monotonicity_violation_rate(encoding, present=here) == 0
@@ -193,8 +149,6 @@ def test_what_is_not_finite_is_neither_monotone_nor_a_rate(bad):
 def test_numpy_masks_are_taken_without_jit():
     P, present = np.arange(6.0)[:, None], np.arange(6) != 2
     for encoding in (PointCloud(P, present), Distances(abs(P - P.T), present)):
-        found = sampled_violation_rate(encoding, key=jax.random.key(0), triples=99)
-        assert found.rate == 0 < found.triples < 99
         assert jaxpe.monotonicity_violation_rate(encoding) == 0
 
 
@@ -207,6 +161,10 @@ def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_se
     for limit in (0, 24):
         monkeypatch.setattr(module, "_PAIRWISE", limit)
         # A function of its own each time: the same one would not be traced again.
-        rate = partial(module._violation_rate.__wrapped__, include_self=include_self)
-        rates.append(float(jax.jit(lambda *args, rate=rate: rate(*args))(P, present, 1e-5)))
+        rate = partial(
+            inspect.unwrap(module.monotonicity_violation_rate), include_self=include_self
+        )
+        rates.append(
+            float(jax.jit(lambda P, present, rate=rate: rate(P, present=present))(P, present))
+        )
     assert rates[0] == rates[1]

@@ -15,7 +15,6 @@ from jaxpe import (
     min_separation,
     monotonicity_violation_rate,
     scaled_stress,
-    smacof,
     stress,
 )
 from jaxpe.geometry import (
@@ -231,18 +230,6 @@ def test_smallest_distance_by_tiles():
     np.testing.assert_allclose(min_separation(many), many[1, 0], rtol=1e-6)
 
 
-def test_guttman_transforms_by_tiles():
-    start = np.random.default_rng(3).standard_normal((13, 2))
-    fit = jax.jit(lambda D: smacof(D, dim=2, init=start, tolerance=1e-9))
-    ours = fit(cloud(X, PRESENT))
-    theirs = fit(euclidean_distances(X, present=PRESENT))
-    np.testing.assert_allclose(ours.stress, theirs.stress, rtol=1e-9)
-    np.testing.assert_allclose(ours.coordinates, theirs.coordinates, atol=1e-6)
-    assert ours.iterations == theirs.iterations
-    classical = jax.jit(lambda D: smacof(D, dim=2, max_iterations=1).initial_stress)
-    np.testing.assert_allclose(classical(cloud(X)), classical(euclidean_distances(X)), rtol=1e-6)
-
-
 def test_equal_points_are_at_distance_0_however_wide():
     wide = np.random.default_rng(4).standard_normal((300, 3000)).astype(np.float32)
     wide[299] = wide[0]
@@ -257,7 +244,6 @@ LEAN = {
     **{name: jax.value_and_grad(SCORES[name]) for name in ("scaled", "per_position")},
     "min_separation": jax.value_and_grad(lambda P, D: min_separation(D._replace(points=P))),
     "is_monotone": lambda P, D: is_monotone(P, present=D.present),
-    "smacof": lambda P, D: smacof(D, dim=64, init=P),
 }
 
 
@@ -266,9 +252,7 @@ def test_memory_grows_as_the_positions_do(name):
     points, present = SHAPES
     compiled = jax.jit(LEAN[name]).lower(points, PointCloud(points, present)).compile()
     # The points take 4 MB; a matrix of their distances would take a gigabyte.
-    # SMACOF keeps some forty configurations, for its steps and to look for saddles.
-    most = 350e6 if name == "smacof" else 150e6
-    assert compiled.memory_analysis().temp_size_in_bytes < most
+    assert compiled.memory_analysis().temp_size_in_bytes < 150e6
 
 
 def scaled_error(delta, d, scale):

@@ -34,8 +34,6 @@ OF_DISTANCES = {
     "kruskal_stress1": lambda D: jaxpe.kruskal_stress1(P, D),
     "stress_per_position": lambda D: geometry.stress_per_position(P, D),
     "mantel_correlation": lambda D: jaxpe.mantel_correlation(P, D),
-    "sampled_stress": lambda D: geometry.sampled_stress(P, D, key=KEY, pairs=9),
-    "stochastic_mds": lambda D: geometry.stochastic_mds(D, dim=2, key=KEY, steps=2, pairs=9),
     "classical_mds": lambda D: jaxpe.classical_mds(D, dim=2).eigenvalues,
     "smacof": lambda D: jaxpe.smacof(D, dim=2).stress,
     "gram_matrix": geometry.gram_matrix,
@@ -220,13 +218,8 @@ SIZED = {
         lambda n: jaxpe.classical_mds(D, dim=n),
         lambda n: jaxpe.smacof(D, dim=n),
         lambda n: geometry.classical_mds_from_points(P, dim=n),
-        lambda n: geometry.stochastic_mds(D, dim=n, key=KEY),
         lambda n: geometry.mutual_information_encoding(D, dim=n),
     ],
-    "starts": [lambda n: jaxpe.smacof(D, dim=2, starts=n, key=KEY)],
-    "steps": [lambda n: geometry.stochastic_mds(D, dim=2, key=KEY, steps=n)],
-    "pairs": [lambda n: geometry.sampled_stress(P, D, key=KEY, pairs=n)],
-    "triples": [lambda n: geometry.sampled_violation_rate(P, key=KEY, triples=n)],
     "splits": [
         lambda n: geometry.split_half_geometry(FOLDS, key=KEY, splits=n),
         lambda n: geometry.disjoint_geometries(FOLDS, key=KEY, splits=n),
@@ -236,8 +229,8 @@ SIZED = {
         lambda n: geometry.compare_geometries(FOLDS, FOLDS, key=KEY, permutations=n),
         lambda n: geometry.positional_information(np.zeros((4, 3), int), permutations=n, key=KEY),
     ],
-    "vocab_size": [lambda n: geometry.empty_counts(length=6, vocab_size=n)],
-    "folds": [lambda n: geometry.empty_counts(length=6, vocab_size=9, folds=n)],
+    "vocab_size": [lambda n: jaxpe.count_tokens(np.zeros((1, 6), int), vocab_size=n)],
+    "folds": [lambda n: jaxpe.count_tokens(np.zeros((1, 6), int), vocab_size=9, folds=n)],
 }
 
 

@@ -37,25 +37,24 @@ def sorted_columns(table):
 
 def listed_table(lists):
     """All columns of the frequent and of the rare words."""
-    frequent = lists.frequent
-    blocks = len(frequent.bounds) - 1
-    start = jnp.array(0), jnp.zeros((blocks, FOLDS, N, frequent.width), jnp.int32)
+    blocks = len(lists.blocks)
+    start = jnp.array(0), jnp.zeros((blocks, FOLDS, N, len(lists.columns)), jnp.int32)
     step = lambda carry, table: (carry[0] + 1, carry[1].at[carry[0]].set(table))  # noqa: E731
-    number, tables = frequent.fold_tables(step, start, folds=FOLDS, length=N)
+    number, tables = lists.fold_tables(step, start)
     assert number == blocks
-    fold, position, count = (np.moveaxis(np.asarray(x), 1, 2) for x in lists.rare)
-    rare = np.zeros((FOLDS, N, *fold.shape[:2]), np.int32)
-    block, word, _ = np.indices(fold.shape)
-    np.add.at(rare, (fold, position, block, word), count)
-    return np.concatenate([*tables, *np.moveaxis(rare, 2, 0)], axis=-1)
+    tokens = jax.tree.map(np.asarray, lists.tokens)
+    rare = np.zeros((FOLDS, N, tokens.word.max() + 1), np.int32)
+    listed = np.asarray(lists.rare).ravel()
+    np.add.at(rare, tuple(x[listed] for x in tokens[:3]), tokens.count[listed])
+    return np.concatenate([*tables, rare], axis=-1)
 
 
 @pytest.mark.parametrize("narrowest", [40, 7, 1])
 def test_lists_hold_the_counts_of_words_in_several_folds(corpus, narrowest, monkeypatch):
-    """In one block of the vocabulary, in several, and in one for each word; in several chunks."""
+    """In one block of the vocabulary, in several, and in one for each word."""
     monkeypatch.setattr("jaxpe.geometry.counts.token_lists._TABLE", 0)
     monkeypatch.setattr("jaxpe.geometry.counts.token_lists._NARROWEST", narrowest)
-    monkeypatch.setattr("jaxpe.geometry.counts.token_lists._CHUNK", 32)
+    monkeypatch.setattr("jaxpe.geometry.counts.token_lists._PAIRS", 200)
     ids, options = corpus
     table = np.asarray(count_tokens(ids, **options).tokens)
     shared = np.sum(table.any(axis=1), axis=0) > 1

@@ -356,8 +356,6 @@ INFINITE = (
     "gradient_flow",
     "fixed_point",
     "max_learning_rate",
-    "stochastic_mds",
-    "sampled_stress",
 )
 
 

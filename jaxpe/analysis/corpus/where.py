@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -71,24 +71,8 @@ class _Cells(NamedTuple):
 
 def _cells(lists: TokenLists, last: np.ndarray | None = None) -> _Cells:
     """Cells of the tokens; positions count backwards from `last` of each document, if given."""
-    frequent, rare, documents = lists.frequent, lists.rare, lists.documents
-    owners = documents[:2] if documents else (frequent.fold, rare and rare.fold)
-    bounds = np.asarray(frequent.bounds)
-    block = np.searchsorted(bounds, np.arange(len(frequent.fold)), side="right") - 1
-    words = frequent.width * len(bounds)
-    word = block * frequent.width + np.asarray(frequent.column)
-    parts: list[tuple[Any, ...]] = [
-        (frequent.fold, frequent.position, word, frequent.count, owners[0])
-    ]
-    if rare is not None:
-        blocks, _, width = rare.fold.shape
-        word = words + np.arange(blocks * width).reshape(blocks, 1, width)
-        word = np.broadcast_to(word, rare.fold.shape)
-        parts.append((rare.fold, rare.position, word, rare.count, owners[1]))
-        words += blocks * width
-    fold, position, word, number, document = (
-        np.concatenate([*map(np.ravel, x)]) for x in zip(*parts, strict=True)
-    )
+    fold, position, word, number, document = map(np.asarray, lists.tokens)
+    words = int(word.max()) + 1
     if last is not None:
         position = last[document] - position
         number = np.where(position >= 0, number, 0)

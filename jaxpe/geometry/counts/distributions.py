@@ -1,20 +1,18 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import (
     as_present,
-    check_counts,
     check_distributions,
+    checked_counts,
     host_floats,
     matrix,
     nan_unless_distributions,
@@ -42,11 +40,33 @@ class PositionalDistributions(NamedTuple):
     present: Bool[Array, "*batch n"]
 
 
+def _checked_cells(counts: Any, empty: Any) -> Any:
+    """The cells of counts, folds summed; raises for wrong numbers, and for a refused position."""
+    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
+    if empty == "error":
+        if is_traced(cells):
+            raise ValueError("empty='error' needs concrete counts: use another policy under jit")
+        empties = np.flatnonzero(~(np.asarray(cells) > 0).any(axis=-1))
+        if empties.size:
+            raise InputError(
+                f"{len(empties)} of {len(cells)} positions hold no token (the first is "
+                f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"
+            )
+    return checked_counts(cells)
+
+
+def _checked_smoothing(smoothing: Any) -> Any:
+    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
+        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
+    return smoothing
+
+
+@checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_checked_smoothing)
 def positional_distributions(
-    counts: PositionCounts | Int[ArrayLike, "n vocab"],
+    counts: PositionCounts | Real[ArrayLike, "n vocab"],
     *,
     empty: EmptyPolicy = "drop",
-    smoothing: float = 0.0,
+    smoothing: Scalar = 0.0,
 ) -> PositionalDistributions:
     """Relative frequencies (c + α) / (N + α·vocab) of the tokens at each position.
 
@@ -64,29 +84,26 @@ def positional_distributions(
     """
     if empty not in ("drop", "uniform", "zero", "error"):
         raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
-    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
-    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
-    check_counts(cells)
-    distributions, occupied = _frequencies(cells, smoothing, empty)
-    if empty == "error":
-        _refuse_empty(occupied)
-    return distributions
-
-
-@partial(jax.jit, static_argnames="empty")
-def _frequencies(
-    cells: Array, smoothing: float | Array, empty: EmptyPolicy
-) -> tuple[PositionalDistributions, Bool[Array, "*batch n"]]:
-    """The distributions, and which positions have a token."""
-    occupied = jnp.any(cells > 0, axis=-1)
-    cells = cells.astype(float) + smoothing
+    table: Any = counts  # the check has made an array of them
+    occupied = jnp.any(table > 0, axis=-1)
+    cells = table.astype(float) + smoothing
     total = jnp.sum(cells, axis=-1, keepdims=True)
     frequencies = cells / jnp.where(total > 0, total, 1.0)
     fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0
     probabilities = jnp.where(occupied[..., None], frequencies, fill)
     present = occupied if empty == "drop" else jnp.ones_like(occupied)
-    return PositionalDistributions(probabilities, present), occupied
+    return PositionalDistributions(probabilities, present)
+
+
+def checked_distributions(mu: Any) -> Any:
+    """Distributions; raises for rows that are none, and for another result."""
+    check_distributions(mu)
+    if hasattr(mu, "_fields") and not isinstance(mu, PositionalDistributions):
+        raise InputError(
+            f"mu is {type(mu).__name__}: pass positional_distributions(counts), or an array of "
+            "distributions [n, vocab]"
+        )
+    return host_floats(mu)
 
 
 def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
@@ -95,12 +112,7 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
     Rows of present positions must be at least 0 and sum to 1 within 1 %. Rows of zeros pass, as the
     policy "zero" makes them. Other rows raise an error, and become NaN inside `jit`.
     """
-    check_distributions(mu)
-    if hasattr(mu, "_fields") and not isinstance(mu, PositionalDistributions):
-        raise InputError(
-            f"mu is {type(mu).__name__}: pass positional_distributions(counts), or an array of "
-            "distributions [n, vocab]"
-        )
+    mu = checked_distributions(mu)
     probabilities, present = mu if isinstance(mu, PositionalDistributions) else (mu, None)
     probabilities = matrix(probabilities, "mu", "[n, vocab]")
     present = as_present(present, len(probabilities))
@@ -115,14 +127,3 @@ def _as_cells(counts: ArrayLike) -> Array:
     if cells.ndim != 2 or not real:
         raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")
     return cells
-
-
-def _refuse_empty(occupied: Array) -> None:
-    if is_traced(occupied):
-        raise ValueError("empty='error' needs concrete counts: use another policy under jit")
-    if not occupied.all():
-        empties = np.flatnonzero(~np.asarray(occupied))
-        raise InputError(
-            f"{len(empties)} of {occupied.size} positions hold no token (the first is "
-            f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"
-        )

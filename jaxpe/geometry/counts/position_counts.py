@@ -7,7 +7,7 @@ of documents, they suffice for split halves and resampling without the text.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
-from jaxpe._core.arrays import ArrayLike, add_counts, is_traced, sum_counts, tree_add
+from jaxpe._core.arrays import ArrayLike, is_traced, sum_counts, tree_add
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_size
 
@@ -104,91 +104,43 @@ def count_tokens(
     if groups is not None and folds is None:
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
     ids, mask = checked_ids(ids, mask, vocab_size, exclude)
-    empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
-    return _updated_counts(empty, ids, mask, exclude, groups, repeats)
-
-
-def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> PositionCounts:
-    """Counts of no documents, the start of a stream for `add_documents`.
-
-    >>> empty_counts(length=4, vocab_size=3).tokens.shape
-    (4, 3)
-    """
-    check_size("length", length, least=0)
-    check_size("vocab_size", vocab_size, each=max(length, 1))
+    length = max(ids.shape[1], 1)
+    check_size("vocab_size", vocab_size, each=length)
     if folds is not None:
-        check_size("folds", folds, each=max(length * vocab_size, 1))
-    shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
-    # Three arrays: an array shared by two leaves could not be donated.
-    documents, dropped = (jnp.array(np.zeros((), np.int32)) for _ in range(2))
-    return PositionCounts(jnp.zeros(shape, jnp.int32), documents, dropped)
-
-
-def add_documents(
-    counts: PositionCounts,
-    ids: Integer[ArrayLike, "documents n"],
-    *,
-    mask: Bool[ArrayLike, "documents n"] | None = None,
-    exclude: Sequence[int] = (),
-    groups: Integer[ArrayLike, " documents"] | None = None,
-    repeats: Integer[ArrayLike, " documents"] | None = None,
-) -> PositionCounts:
-    """Counts with a batch of documents added: `count_tokens` of a stream, batch by batch.
-
-    `jax.jit(add_documents, donate_argnums=0)` adds in place, so that a corpus of any size takes the
-    memory of its counts and one batch. However the batches are cut, their counts equal the counts
-    of the whole corpus to the bit.
-
-    Arguments are as in `count_tokens`; length, vocabulary and folds are taken from `counts`.
-
-    >>> counts = empty_counts(length=2, vocab_size=3, folds=2)
-    >>> for batch in np.array([[[0, 1], [0, 2]], [[1, 1], [2, 0]]]):
-    ...     counts = add_documents(counts, batch)
-    >>> counts.documents.item(), counts.per_position.sum().item()
-    (4, 8)
-    """
-    *_, length, vocab_size = counts.tokens.shape
-    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
-    if ids.shape[1] != length:
-        raise ValueError(
-            f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
-            f"[documents, {length}]"
-        )
-    return _updated_counts(counts, ids, mask, exclude, groups, repeats)
-
-
-def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
-    """Counts with a batch of checked documents added."""
+        check_size("folds", folds, each=length * vocab_size)
     if groups is not None:
-        _check_labels("groups", groups, len(ids))
-    counts = jax.tree.map(jnp.asarray, counts)
-    weight = _weights(counts.documents, len(ids), repeats)
-    tokens, documents, outside = _tallies(counts, ids, mask, weight, groups, exclude=tuple(exclude))
-    dropped = counts.dropped
-    if is_traced(ids, mask):  # eagerly they raised
-        dropped = add_counts(dropped, outside, "dropped tokens")
-    return PositionCounts(tokens, documents, dropped)
+        check_labels("groups", groups, len(ids))
+    weight = _weights(len(ids), repeats)
+    options = {"vocab_size": vocab_size, "exclude": tuple(exclude), "folds": folds}
+    return _counted(ids, mask, weight, groups, **options)
 
 
-@partial(jax.jit, static_argnames="exclude")
-def _tallies(
-    counts: PositionCounts, ids, mask, weight: Array, groups, *, exclude: tuple[int, ...]
-) -> tuple[Array, Array, Array]:
-    """Tokens, documents and the number of tokens outside the vocabulary."""
-    *_, length, vocab_size = counts.tokens.shape
+@partial(jax.jit, static_argnames=("vocab_size", "exclude", "folds"))
+def _counted(
+    ids: Array,
+    mask: Array,
+    weight: Array,
+    groups: Array | None,
+    *,
+    vocab_size: int,
+    exclude: tuple[int, ...],
+    folds: int | None,
+) -> PositionCounts:
+    """Counts of checked documents; with the tokens outside the vocabulary."""
+    length = ids.shape[1]
     inside = (ids >= 0) & (ids < vocab_size)
     counted = counted_tokens(ids, mask, vocab_size, exclude)
     # Excluded tokens get an index past the end, which mode="drop" ignores; a negative index would
     # wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
-    row = jnp.arange(length, dtype=jnp.int32)[None, :]
-    if counts.tokens.ndim == 3:
-        fold = fold_of_documents(ids, mask, folds=counts.tokens.shape[0], groups=groups)
-        row = fold[:, None] * length + row
-    tokens = scatter_add(counts.tokens, row, token, weight[:, None].astype(counts.tokens.dtype))
-    documents = counts.documents + jnp.sum(weight, dtype=weight.dtype)
+    row, shape = jnp.arange(length, dtype=jnp.int32)[None, :], (length, vocab_size)
+    if folds is not None:
+        fold = fold_of_documents(ids, mask, folds=folds, groups=groups)
+        row, shape = fold[:, None] * length + row, (folds, *shape)
+    tokens = scatter_add(jnp.zeros(shape, jnp.int32), row, token, weight[:, None])
     outside = jnp.where(mask & ~inside, weight[:, None], 0)
-    return tokens, documents, sum_counts(outside, (0, 1), "dropped tokens")
+    dropped = sum_counts(outside, (0, 1), "dropped tokens")
+    return PositionCounts(tokens, jnp.sum(weight, dtype=jnp.int32), dropped)
 
 
 @partial(jax.jit, static_argnums=(2, 3), inline=True)
@@ -203,49 +155,34 @@ def counted_tokens(
     return jnp.asarray(mask) & (ids >= 0) & (ids < vocab_size) & ~is_excluded(ids, exclude)
 
 
-def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
-    """Weight of each document, checked against what the dtype of the counts can still hold."""
-    most = int(jnp.iinfo(counted.dtype).max)
-    total = 0 if is_traced(counted) else int(counted)
+def _weights(documents: int, repeats) -> ArrayLike:
+    """Weight of each document; traced ones are cut where int32 could not hold their sum."""
     if repeats is None:
-        total, weight = total + documents, jnp.asarray(np.ones(documents), counted.dtype)
-    else:
-        repeats = _checked_repeats(repeats, documents)
-        total += 0 if is_traced(repeats) else sum(np.asarray(repeats).tolist())
-        largest = min(most, int(jnp.iinfo(repeats.dtype).max))
-        repeats = jnp.asarray(repeats)
-        limits = (jnp.asarray(limit, repeats.dtype) for limit in (0, largest))
-        weight = jnp.clip(repeats, *limits).astype(counted.dtype)
-    if total > most:
-        raise OverflowError(
-            f"{total} documents, repeats included, are more than {counted.dtype} counts hold, "
-            f"{most}: count in parts and keep them apart"
-        )
-    if not is_traced(counted, weight):
-        return weight
-    return _truncated_weights(weight, jnp.asarray(most, counted.dtype) - counted)
-
-
-def _checked_repeats(repeats, documents: int) -> ArrayLike:
-    """Integers, one for each document; negative ones raise an error unless traced."""
-    _check_labels("repeats", repeats, documents)
+        return np.ones(documents, np.int32)
+    check_labels("repeats", repeats, documents)
     if is_traced(repeats):
-        return repeats
+        limits = (0, min(INT32_MAX, int(jnp.iinfo(repeats.dtype).max)))
+        weight = jnp.clip(repeats, *(jnp.asarray(x, repeats.dtype) for x in limits))
+        return _truncated_weights(weight.astype(jnp.uint32))
     values = np.asarray(repeats)
     if values.min(initial=0) < 0:
         raise ValueError(f"repeats must be at least 0; one is {values.min()}")
-    return values
+    total = sum(values.tolist())
+    if total > INT32_MAX:
+        raise OverflowError(
+            f"{total} documents, repeats included, are more than int32 counts hold, "
+            f"{INT32_MAX}: count in parts and keep them apart"
+        )
+    return values.astype(np.int32)
 
 
-def _truncated_weights(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
-    """Weights whose sum is at most `room`: the last ones are cut, then 0."""
-    unsigned = jnp.dtype(f"uint{8 * weight.dtype.itemsize}")
-    before = jnp.cumsum(weight.astype(unsigned), dtype=unsigned) - weight.astype(unsigned)
-    remaining = room.astype(unsigned)
-    # A sum passes `room` before it wraps around, since every weight is less than half of the range.
-    full = lax.cummax((before > remaining).astype(jnp.int32)) > 0
-    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), remaining - before))
-    return cut.astype(weight.dtype)
+def _truncated_weights(weight: UInt32[Array, " documents"]) -> Int[Array, " documents"]:
+    """Weights whose sum is at most 2³¹ − 1: the last ones are cut, then 0."""
+    before = jnp.cumsum(weight, dtype=jnp.uint32) - weight
+    most = np.uint32(INT32_MAX)
+    # A sum passes `most` before it wraps around, since every weight is less than half of the range.
+    full = lax.cummax((before > most).astype(jnp.int32)) > 0
+    return jnp.where(full, 0, jnp.minimum(weight, most - before)).astype(jnp.int32)
 
 
 def fold_of_documents(
@@ -265,14 +202,10 @@ def fold_of_documents(
     return fold_of_labels(document_labels(ids, mask, groups), folds)
 
 
+@partial(jax.jit, static_argnums=1, inline=True)
 def fold_of_labels(labels: UInt32[Array, " documents"], folds: int) -> Int[Array, " documents"]:
     """The fold of each label, by the finaliser of MurmurHash3."""
     check_size("folds", folds)
-    return _fold_of_labels(labels, folds)
-
-
-@partial(jax.jit, static_argnums=1, inline=True)
-def _fold_of_labels(labels: Array, folds: int) -> Array:
     hashed = labels
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
@@ -303,7 +236,7 @@ def document_labels(ids, mask, groups) -> UInt32[Array, " documents"]:
     """Labels of the documents: their groups, else their content."""
     if groups is None:
         return content_labels(ids, mask)
-    _check_labels("groups", groups, len(ids))
+    check_labels("groups", groups, len(ids))
     return jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
 
 
@@ -367,7 +300,7 @@ def stack_corpora(
     """
     if not len(corpora):
         raise ValueError("no corpora: pass at least one pair of ids and a mask")
-    pairs = [_numpy_corpus(number, corpus) for number, corpus in enumerate(corpora)]
+    pairs = [tuple(map(np.asarray, ids_and_mask(*corpus))) for corpus in corpora]
     rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
     shape = len(pairs), rows, length
     ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
@@ -379,33 +312,13 @@ def stack_corpora(
     return StackedCorpora(ids, mask, repeats)
 
 
-def _numpy_corpus(number: int, corpus: Any) -> tuple[np.ndarray, np.ndarray]:
-    if not isinstance(corpus, tuple) or len(corpus) != 2:
-        raise ValueError(f"corpus {number} is no pair: pass (ids, mask), or (ids, None)")
-    ids = np.asarray(corpus[0])
-    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"corpus {number} has ids of {ids.dtype} and shape {ids.shape}: pass integers "
-            "[documents, n]"
-        )
-    mask = np.ones(ids.shape, bool) if corpus[1] is None else np.asarray(corpus[1])
-    if mask.shape != ids.shape:
-        raise ValueError(
-            f"corpus {number}: mask has shape {mask.shape}, ids {ids.shape}: pass both of one shape"
-        )
-    info = np.iinfo(np.int32)
-    if ids.size and not np.all(~mask | ((ids >= info.min) & (ids <= info.max))):
-        raise ValueError(f"corpus {number} has ids beyond int32: pass ids below the vocabulary")
-    return ids, mask
-
-
 def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     """Counts in fewer folds: fold f is added to fold f modulo their number.
 
     Raises:
         ValueError: counts whose number of folds is no multiple of `folds`.
 
-    >>> counts = empty_counts(length=2, vocab_size=3, folds=8)
+    >>> counts = count_tokens(np.zeros((5, 2), int), vocab_size=3, folds=8)
     >>> regroup_folds(counts, folds=4).tokens.shape
     (4, 2, 3)
     """
@@ -459,7 +372,8 @@ def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
     return ids, mask
 
 
-def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
+def check_labels(name: str, values: ArrayLike, documents: int) -> None:
+    """Raise unless there is an integer for each document."""
     values = values if hasattr(values, "dtype") else np.asarray(values)
     if values.shape != (documents,) or not jnp.issubdtype(values.dtype, jnp.integer):
         raise ValueError(

@@ -16,22 +16,27 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike, checked_jit, dot
 from jaxpe.geometry.checks import (
     as_present,
-    check_symmetric,
     checked_distances,
     checked_encoding,
-    host_floats,
+    checked_symmetric,
     matrix,
     nan_unless_distances,
     square_matrix,
 )
 from jaxpe.geometry.checks import floating as floating
-from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.counts.distributions import (
+    PositionalDistributions,
+    as_distributions,
+    checked_distributions,
+)
 
 # Up to this many differences x_ik − x_jk are computed directly, which is exact. Larger inputs use
 # centred inner products, by a matrix product.
 _DIFFERENCES = 2**22
 
 Probabilities = PositionalDistributions | Float[ArrayLike, "n vocab"]
+
+of_distributions = checked_jit(mu=checked_distributions)
 
 
 class Distances(NamedTuple):
@@ -64,6 +69,7 @@ class Distances(NamedTuple):
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
+@of_distributions
 def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
@@ -85,6 +91,7 @@ def hellinger_distances(mu: Probabilities) -> Distances:
     return euclidean_distances(roots, present=present)
 
 
+@of_distributions
 def fisher_rao_distances(mu: Probabilities) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
 
@@ -95,18 +102,14 @@ def fisher_rao_distances(mu: Probabilities) -> Distances:
     [[0.0, 3.1416], [3.1416, 0.0]]
     """
     mu = as_distributions(mu)
-    return Distances(_arcs(*hellinger_roots(mu), mu.probabilities), mu.present)
-
-
-@jax.jit
-def _arcs(
-    roots: Float[Array, "n vocab"], present: Bool[Array, " n"], mu: Float[Array, "n vocab"]
-) -> Float[Array, "n n"]:
-    chord, radius2 = euclidean_distances(roots, present=present).values, jnp.sum(mu, axis=-1)
+    roots, present = hellinger_roots(mu)
+    chord = euclidean_distances(roots, present=present).values
+    radius2 = jnp.sum(mu.probabilities, axis=-1)
     # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
     opposite = safe_sqrt(2.0 * (radius2[:, None] + radius2[None, :]) - chord**2)
     near = chord != 0
-    return 4.0 * jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
+    quarter = jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
+    return Distances(4.0 * quarter, present)
 
 
 @checked_jit(points=checked_encoding)
@@ -132,6 +135,7 @@ def euclidean_distances(
     return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
 
 
+@checked_jit(B=checked_symmetric)
 def distances_from_gram(
     B: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -142,14 +146,6 @@ def distances_from_gram(
     >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    check_symmetric(B)
-    return _distances_from_gram(host_floats(B), present)
-
-
-@jax.jit
-def _distances_from_gram(
-    B: Float[ArrayLike, "n n"], present: Bool[ArrayLike, " n"] | None
-) -> Distances:
     B = square_matrix(B, "the Gram matrix")
     present = as_present(present, B.shape[0])
     norms = jnp.diagonal(B)
@@ -169,6 +165,7 @@ def distances_from_products(
     return safe_sqrt(jnp.where(unresolved, 0.0, squared))
 
 
+@checked_jit(D=checked_distances)
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
 
@@ -197,6 +194,7 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
+@of_distributions
 def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
     """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
 
@@ -206,6 +204,7 @@ def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
     return inner_products(centre_rows(*hellinger_roots(mu)))
 
 
+@checked_jit(D=checked_distances)
 def as_distances(D: Distances | ArrayLike) -> Distances:
     """Distances from an array `[n, n]`, in which every position is present.
 
@@ -220,11 +219,6 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
     """
-    return _as_distances(checked_distances(D))
-
-
-@jax.jit
-def _as_distances(D: Distances | ArrayLike) -> Distances:
     values, present = D if isinstance(D, Distances) else (D, None)
     refuse_tuple(values, "distances", "Distances or a matrix [n, n]")
     values = square_matrix(values, "the matrix of distances")
@@ -251,6 +245,7 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
     return both & ~jnp.eye(present.shape[0], dtype=bool)
 
 
+@of_distributions
 def hellinger_roots(mu: Probabilities) -> tuple[Float[Array, "n vocab"], Bool[Array, " n"]]:
     """The points √μ_i and the positions present; 0 in absent rows.
 
@@ -258,20 +253,13 @@ def hellinger_roots(mu: Probabilities) -> tuple[Float[Array, "n vocab"], Bool[Ar
     by no more is made constant: otherwise the rank and stress of equal distributions would be a
     rank and a stress of rounding errors.
     """
-    mu = as_distributions(mu)
-    return _roots(*mu), mu.present
-
-
-@jax.jit  # one pass over the vocabulary, also where the caller is not compiled
-def _roots(
-    probabilities: Float[Array, "n vocab"], present: Bool[Array, " n"]
-) -> Float[Array, "n vocab"]:
-    """`hellinger_roots` of arrays."""
+    probabilities, present = as_distributions(mu)
     roots = jnp.where(present[:, None], safe_sqrt(probabilities), 0.0)
     rounding = 4.0 * float(jnp.finfo(roots.dtype).eps)
     constant, first = _constant_columns(roots, present, tolerance=rounding)
     # Added as a difference, so that derivatives do not change.
-    return roots + jax.lax.stop_gradient(jnp.where(present[:, None] & constant, first - roots, 0.0))
+    change = jnp.where(present[:, None] & constant, first - roots, 0.0)
+    return roots + jax.lax.stop_gradient(change), present
 
 
 @jax.jit  # as above

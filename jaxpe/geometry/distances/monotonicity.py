@@ -1,22 +1,15 @@
 """Monotonicity violation rate: exact counts over all triples, in O(n² log² n)."""
 
-import statistics
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int, PyTree
+from jaxtyping import Bool, Float, PyTree
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import (
-    check_confidence,
-    check_size,
-    check_tolerance,
-    checked_encoding,
-)
+from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit
+from jaxpe.geometry.checks import checked_encoding, checked_tolerance
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -25,15 +18,9 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.distances.points import PointCloud, as_points
-from jaxpe.geometry.distances.random_pairs import (
-    TOGETHER,
-    coordinate_count,
-    distances_at,
-    draw_in_parts,
-    draw_positions,
-)
 from jaxpe.geometry.distances.stress import Configuration
 
+TOGETHER = 2**20  # numbers processed at a time
 _PAIRWISE = 256  # positions up to which pairs are compared one by one
 _TOLERANCE = 1e-5
 
@@ -41,26 +28,12 @@ _TOLERANCE = 1e-5
 RowFunction = Callable[..., PyTree]
 
 
-class SampledRate(NamedTuple):
-    """A share of triples estimated from a sample, with Wilson's interval.
-
-    Attributes:
-        rate: float in [0, 1].
-        low, high: ends of its Wilson interval.
-        triples: int, the comparable triples in the sample.
-    """
-
-    rate: Float[Array, ""]
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    triples: Int[Array, ""]
-
-
+@checked_jit("include_self", encoding=checked_encoding, tolerance=checked_tolerance)
 def monotonicity_violation_rate(
     encoding: Configuration,
     *,
     present: Bool[ArrayLike, " n"] | None = None,
-    tolerance: float = _TOLERANCE,
+    tolerance: Scalar = _TOLERANCE,
     include_self: bool = False,
 ) -> Float[Array, ""]:
     """Share of triples (i, j, k), |i − j| < |i − k|, with δ_ij > δ_ik; in [0, 1].
@@ -73,7 +46,7 @@ def monotonicity_violation_rate(
     NaN.
 
     The distances of a `PointCloud`, and of more than 4,096 points, are computed some rows at a
-    time, in O(n·d) memory. The time still grows as n²; `sampled_violation_rate` takes less.
+    time, in O(n·d) memory. The time still grows as n².
 
     Args:
         encoding: coordinates `[n, d]`, a `PointCloud`, or `Distances` (pass `as_distances(D)` for
@@ -85,25 +58,10 @@ def monotonicity_violation_rate(
             on the machine, instead of 22 %.
         include_self: whether triples with j = i count, as Section 6.6 of the paper has it. They are
             never violated, so the rate is smaller: 22.05 % instead of 22.40 % on SST-2.
-            `sampled_violation_rate` takes distinct triples.
 
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
     """
-    check_tolerance(tolerance)
-    return _violation_rate(
-        checked_encoding(encoding), present, tolerance, include_self=include_self
-    )
-
-
-@partial(jax.jit, static_argnames="include_self")
-def _violation_rate(
-    encoding: Configuration,
-    present: Bool[ArrayLike, " n"] | None,
-    tolerance: float | Array,
-    *,
-    include_self: bool,
-) -> Float[Array, ""]:
     encoding = _row_source(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
     n = len(present)
@@ -119,63 +77,12 @@ def _violation_rate(
     return jnp.where(jnp.isfinite(slack), rate, jnp.nan)
 
 
-def sampled_violation_rate(
-    encoding: Configuration,
-    *,
-    key: Array,
-    triples: int = 1_000_000,
-    confidence: float = 0.95,
-    present: Bool[ArrayLike, " n"] | None = None,
-    tolerance: float = _TOLERANCE,
-) -> SampledRate:
-    """`monotonicity_violation_rate` from triples drawn at random, in O(triples · d) time.
-
-    Triples of positions present are drawn independently; triples that are not comparable (equal
-    positions or offsets) are skipped, so the rest are uniform over the comparable ones. The
-    interval is Wilson's (1927), of width about 2 · √(rate · (1 − rate) / triples) to either side.
-
-    Args:
-        encoding, present: arguments of `monotonicity_violation_rate`.
-        triples: number of triples to draw.
-        confidence: confidence of the interval.
-        tolerance: tolerance of `monotonicity_violation_rate`, but as a share of the largest
-            distance drawn.
-
-    Returns:
-        Without a comparable triple the rate is 0 in [0, 1]; with NaN or inf anywhere among the
-        positions present it is NaN.
-
-    Raises:
-        ValueError: triples < 1, or a confidence outside (0, 1).
-
-    >>> line = np.arange(9.0)[:, None]
-    >>> sampled = sampled_violation_rate(line, key=jax.random.key(0), triples=100)
-    >>> sampled.rate.item(), sampled.low.item(), round(sampled.high.item(), 2)
-    (0.0, 0.0, 0.06)
-    """
-    check_size("triples", triples, each=4)
-    check_confidence(confidence)
-    encoding = _present_encoding(encoding, present)
-    drawing = {"draw": _draw_part, "number": triples, "width": coordinate_count(encoding)}
-    near, far, comparable = draw_in_parts(key, encoding, **drawing)
-    count = jnp.sum(comparable)
-    values = encoding.values if isinstance(encoding, Distances) else encoding.points
-    # Numbers that are not finite make the rate NaN, even if they were not drawn.
-    finite = jnp.all(jnp.isfinite(jnp.where(encoding.present[:, None], values, 0.0)))
-    slack = tolerance * jnp.max(jnp.maximum(near, far))
-    total = count.astype(near.dtype)
-    violations = jnp.sum(comparable & (near > far + slack)).astype(near.dtype)
-    rate = violations / jnp.maximum(total, 1.0)
-    ends = (rate, *_wilson(rate, total, confidence))
-    rate, low, high = (jnp.where(finite, x, jnp.nan) for x in ends)
-    return SampledRate(rate, low, high, count.astype(jnp.int32))
-
-
+@checked_jit(encoding=checked_encoding, tolerance=checked_tolerance)
 def is_monotone(
     encoding: Configuration,
     *,
     present: Bool[ArrayLike, " n"] | None = None,
-    tolerance: float = _TOLERANCE,
+    tolerance: Scalar = _TOLERANCE,
 ) -> Bool[Array, ""]:
     """Definition 9: δ_ij ≤ δ_ik for every triple with |i − j| ≤ |i − k| (equality included).
 
@@ -186,27 +93,10 @@ def is_monotone(
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
     """
-    check_tolerance(tolerance)
-    return _is_monotone(checked_encoding(encoding), present, tolerance)
-
-
-@jax.jit
-def _is_monotone(
-    encoding: Configuration, present: Bool[ArrayLike, " n"] | None, tolerance: float | Array
-) -> Bool[Array, ""]:
     encoding = _row_source(encoding, present)
     largest = _largest(encoding)
     monotone = _map_rows(encoding, encoding.present, tolerance * largest, f=_is_monotone_row)
     return jnp.all(monotone) & jnp.isfinite(largest)
-
-
-def _present_encoding(
-    encoding: Configuration, present: Bool[ArrayLike, " n"] | None
-) -> Distances | PointCloud:
-    encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
-    present = encoding.present & as_present(present, len(encoding.present))
-    encoding = encoding._replace(present=present)
-    return as_distances(encoding) if isinstance(encoding, Distances) else encoding
 
 
 def _row_source(
@@ -214,10 +104,14 @@ def _row_source(
 ) -> Distances | PointCloud:
     """The source of rows of distances: for few points, their matrix of distances."""
     plain = not isinstance(encoding, Distances | PointCloud)
-    encoding = _present_encoding(encoding, present)
+    encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
+    present = encoding.present & as_present(present, len(encoding.present))
+    encoding = encoding._replace(present=present)
+    if isinstance(encoding, Distances):
+        return as_distances(encoding)
     if not len(encoding.present):  # an absent position, so that there is a row
         return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
-    if plain and isinstance(encoding, PointCloud) and len(encoding.present) <= DENSE:
+    if plain and len(encoding.present) <= DENSE:
         return euclidean_distances(encoding.points, present=encoding.present)
     return encoding
 
@@ -265,25 +159,6 @@ def _is_monotone_row(delta: Array, i: Array, present: Array, slack: Array) -> Ar
     greatest = jnp.zeros_like(delta).at[offset].max(jnp.where(both, delta, 0.0))
     smallest = unmet.at[offset].min(jnp.where(both, delta, jnp.inf))
     return jnp.all(jax.lax.cummax(greatest) <= smallest + slack)
-
-
-def _draw_part(
-    key: Array, part: int, encoding: Distances | PointCloud
-) -> tuple[Array, Array, Array]:
-    """Distances to the nearer and the farther of two positions, and whether these compare."""
-    i, j, k = draw_positions(key, encoding.present, (3, part))
-    swapped = jnp.abs(i - j) > jnp.abs(i - k)
-    j, k = jnp.where(swapped, k, j), jnp.where(swapped, j, k)
-    comparable = (i != j) & (jnp.abs(i - j) < jnp.abs(i - k)) & encoding.present[i]
-    return distances_at(encoding, i, j), distances_at(encoding, i, k), comparable
-
-
-def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]:
-    """Wilson's interval of a share; [0, 1] for a count of 0."""
-    z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
-    middle = (count * rate + 0.5 * z**2) / (count + z**2)
-    half = z * jnp.sqrt(count * rate * (1.0 - rate) + 0.25 * z**2) / (count + z**2)
-    return jnp.maximum(middle - half, 0.0), jnp.minimum(middle + half, 1.0)
 
 
 def _row_violations(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:

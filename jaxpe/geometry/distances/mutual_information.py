@@ -10,10 +10,10 @@ from jax import Array
 from jax.scipy.special import digamma
 from jaxtyping import Bool, Float, Int, Integer, Num
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import check_counts, check_size, floating, square_matrix
-from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.checks import check_size, checked_counts, floating, matrix, square_matrix
+from jaxpe.geometry.counts.position_counts import check_labels, content_labels, ids_and_mask
 from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
 
@@ -63,6 +63,7 @@ class PositionalInformation(NamedTuple):
         return self.values - self.null
 
 
+@checked_jit("estimator", counts=checked_counts)
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -89,12 +90,6 @@ def entropy(
     ...  for e in ("plug-in", "miller-madow", "grassberger")]
     [1.0397, 1.2897, 1.6567]
     """
-    check_counts(counts)
-    return _entropy(counts, estimator)
-
-
-@partial(jax.jit, static_argnames="estimator")
-def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Float[Array, "..."]:
     if estimator not in get_args(EntropyEstimator):
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     n = floating(counts, "counts")
@@ -119,6 +114,7 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
     return jnp.where(counted, estimate, jnp.nan)
 
 
+@checked_jit("estimator", joint=checked_counts)
 def mutual_information(
     joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -138,14 +134,6 @@ def mutual_information(
     >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
     0.6931
     """
-    check_counts(joint)
-    return _mutual_information(joint, estimator)
-
-
-@partial(jax.jit, static_argnames="estimator")
-def _mutual_information(
-    joint: Num[ArrayLike, "... a b"], estimator: EntropyEstimator
-) -> Float[Array, "..."]:
     joint = floating(joint)
     if joint.ndim < 2:
         raise ValueError(f"a table of joint counts has two axes, not shape {joint.shape}")
@@ -191,23 +179,9 @@ def positional_information(
     >>> np.asarray(positional_information(ids, estimator="plug-in").values).round(2).tolist()
     [[0.0, 0.69, 0.0], [0.69, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    ids = jnp.asarray(ids)
-    if (
-        ids.ndim != 2
-        or len(ids) < 2
-        or not ids.shape[1]
-        or not jnp.issubdtype(ids.dtype, jnp.integer)
-    ):
-        raise ValueError(
-            f"ids is {ids.dtype} of shape {ids.shape}: pass integers [documents, n], of at least "
-            "two documents and one position"
-        )
-    mask = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
-    if mask.shape != ids.shape or mask.dtype != bool:
-        raise ValueError(
-            f"mask is {mask.dtype} of shape {mask.shape}, ids {ids.shape}: pass booleans of its "
-            "shape"
-        )
+    ids, mask = ids_and_mask(ids, mask)
+    if len(ids) < 2 or not ids.shape[1]:
+        raise ValueError(f"ids have shape {ids.shape}: pass two documents and one position or more")
     check_size("permutations", permutations, least=0, each=4)
     if permutations and key is None:
         raise ValueError(f"permutations is {permutations}: pass a key that draws them")
@@ -228,12 +202,8 @@ def longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | Non
     if groups is None:
         groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
         groups = np.where(chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
+    check_labels("groups", groups, len(ids))
     groups = np.asarray(groups)
-    if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
-        raise ValueError(
-            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
-            f"{len(ids)} documents"
-        )
     order = np.argsort(-mask.sum(axis=1), kind="stable")
     _, first = np.unique(groups[order], return_index=True)
     return np.sort(order[first])
@@ -387,12 +357,9 @@ def gaussian_information(
     >>> round(gaussian_information(x, y).item(), 2)  # −½ log(1 − 0.6²) = 0.223
     0.22
     """
-    X, Y = floating(X), floating(Y)
-    if X.ndim != 2 or Y.ndim != 2 or not X.shape[1] or not Y.shape[1]:
-        raise ValueError(
-            f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions], of at least one "
-            "dimension"
-        )
+    X, Y = matrix(X, "X", "[samples, dimensions]"), matrix(Y, "Y", "[samples, dimensions]")
+    if not X.shape[1] or not Y.shape[1]:
+        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass at least one dimension")
     samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
     if Y.shape[0] != samples:
         raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float, Int, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike, auto_mesh, dot
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_size, host_floats
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
@@ -22,6 +21,7 @@ from jaxpe.geometry.distances.points import PointCloud, as_points
 
 # Largest number of positions with a stored matrix of distances (64 MB in float32).
 DENSE = 4096
+_ROWS = 64  # rows of distances computed at a time
 
 Cloud = PointCloud | Real[ArrayLike, "n _"]
 # Elementwise: an array of distances for each cloud and `args` in; a number, an array or a pytree of
@@ -53,7 +53,6 @@ def sum_over_pairs(
     weights: Real[ArrayLike, " n"] | None = None,
     per_position: bool = False,
     block: int | None = None,
-    mesh: Mesh | None = None,
 ) -> PyTree[Array]:
     """Σ_{i<j} w_ij · term(δ_ij, d_ij, ...) over the pairs present in all clouds, in O(n·k) memory.
 
@@ -74,7 +73,6 @@ def sum_over_pairs(
             the time.
         block: rows and columns of a tile. When absent 512 on CPU, where a tile then stays in the
             cache, and 4,096 elsewhere.
-        mesh: devices that share the work evenly; each holds all points.
 
     Raises:
         ValueError: no cloud, or clouds or weights of different numbers of positions.
@@ -83,9 +81,8 @@ def sum_over_pairs(
     >>> sum_over_pairs(lambda delta, d: (delta - d) ** 2, P, X).item()
     14.0
     """
-    mesh = None if mesh is None else auto_mesh(mesh)
     blocks = _blocks(host_floats(clouds), weights, block)
-    rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
+    rows = _sums(blocks, *args, term=term, ordered=per_position)
     n = len(as_points(clouds[0]).present)
     return jax.tree.map(lambda x: x.reshape(-1)[:n], rows) if per_position else _total(rows)
 
@@ -96,7 +93,7 @@ def _total(rows: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
 
 
-def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array, ""]:
+def smallest_distance(cloud: Cloud) -> Float[Array, ""]:
     """Minimum of ‖x_i − x_j‖ over i ≠ j, inf without a pair; differentiable at one pair.
 
     From differences, because inner products lose distances that are small beside the norms.
@@ -104,16 +101,17 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
     points, present = as_points(cloud)
     if not len(points):
         return jnp.full((), jnp.inf, points.dtype)
-    fixed = PointCloud(jax.lax.stop_gradient(points), present)
-    blocks = _blocks((fixed,), None, block)
-    options = {"fold": jnp.min, "neutral": jnp.inf, "distances": _difference_distances}
-    nearest = _fold(blocks, term=_distance, **options).reshape(-1)
-    i = jnp.argmin(nearest)
-    others = present & (jnp.arange(len(present)) != i)
-    row = rows_by_differences(fixed, i[None])[0]
-    j = jnp.argmin(jnp.where(others, row, jnp.inf))
-    paired = nearest[i] != jnp.inf
-    difference = jnp.where(paired, points[i] - points[j], 0.0)
+    fixed, numbers = PointCloud(jax.lax.stop_gradient(points), present), jnp.arange(len(points))
+
+    def nearest(i: Array) -> tuple[Array, Array]:
+        paired = present & present[i] & (numbers != i)
+        row = jnp.where(paired, rows_by_differences(fixed, i[None])[0], jnp.inf)
+        return jnp.min(row), jnp.argmin(row)
+
+    distances, partners = jax.lax.map(nearest, numbers, batch_size=_ROWS)
+    i = jnp.argmin(distances)
+    paired = distances[i] != jnp.inf
+    difference = jnp.where(paired, points[i] - points[partners[i]], 0.0)
     return jnp.where(paired, safe_sqrt(jnp.sum(difference**2)), jnp.inf)
 
 
@@ -130,22 +128,9 @@ def trust_in_pairs(a: Array, b: Array) -> Array:
     return a * b / jnp.where(total > 0, total, 1.0)
 
 
-def _distance(distance: Array) -> Array:
-    return distance
-
-
-@partial(jax.jit, static_argnames=("term", "fold", "neutral", "distances", "ordered", "mesh"))
-def _fold(
-    blocks: _Blocks,
-    *args: Any,
-    term: Term,
-    fold: Callable[..., Array],
-    neutral: float = 0.0,
-    distances: Callable[[_Blocks, _Blocks, Array], list[Array]] | None = None,
-    ordered: bool = False,
-    mesh: Mesh | None = None,
-) -> PyTree[Array]:
-    """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`."""
+@partial(jax.jit, static_argnames=("term", "ordered"))
+def _sums(blocks: _Blocks, *args: Any, term: Term, ordered: bool) -> PyTree[Array]:
+    """Sum of the weighted term over partners of each position: a pytree of `[blocks, block]`."""
     # Strip by strip: block a is paired with itself, a + 1, a + 2, ... cyclically. Half a round is
     # enough for all pairs, in strips of equal length; for `ordered` pairs it takes the whole round.
     count, size = blocks.present.shape
@@ -153,7 +138,7 @@ def _fold(
     off_diagonal = i != j if ordered else i < j
     partners = count if ordered else count // 2 + 1
 
-    def strip(a: Array, blocks: _Blocks) -> PyTree[Array]:
+    def strip(a: Array) -> PyTree[Array]:
         rows = blocks.at(a)
 
         def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
@@ -161,31 +146,22 @@ def _fold(
             first = ordered | (2 * step < count) | (2 * a < count)
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
-            counted = both & apart & first & (a >= 0)
-            distance_arrays = (distances or _product_distances)(rows, columns, counted)
+            counted = both & apart & first
+            distance_arrays = _product_distances(rows, columns, counted)
 
-            def folded(x: ArrayLike | float | int) -> Array:
+            def summed(x: ArrayLike | float | int) -> Array:
                 x = jnp.broadcast_to(jnp.asarray(x, distance_arrays[0].dtype), counted.shape)
-                return fold(jnp.where(counted, x * _weights(rows, columns), neutral), axis=1)
+                return jnp.sum(jnp.where(counted, x * _weights(rows, columns), 0.0), axis=1)
 
-            return jax.tree.map(folded, term(*distance_arrays, *args))
+            return jax.tree.map(summed, term(*distance_arrays, *args))
 
         steps = jnp.arange(partners)
         met = (steps, blocks.following(a, number=partners))
         # A derivative computes each tile again; stored, the tiles would be the matrix.
         tiles = jax.lax.map(lambda x: jax.checkpoint(tile, prevent_cse=False)(*x), met)
-        return jax.tree.map(lambda x: fold(x, axis=0), tiles)
+        return jax.tree.map(lambda x: jnp.sum(x, axis=0), tiles)
 
-    def strips(numbers: Array, blocks: _Blocks) -> PyTree[Array]:
-        return jax.lax.map(lambda a: jax.checkpoint(strip, prevent_cse=False)(a, blocks), numbers)
-
-    if mesh is None:
-        return strips(jnp.arange(count), blocks)
-    # Strips of number −1 fill the last round, and count nothing.
-    numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
-    dealt = PartitionSpec(mesh.axis_names)
-    shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)
-    return shared(numbers, blocks)
+    return jax.lax.map(jax.checkpoint(strip, prevent_cse=False), jnp.arange(count))
 
 
 @partial(jax.jit, static_argnames="block")
@@ -245,11 +221,6 @@ def _product_distances(rows: _Blocks, columns: _Blocks, counted: Array) -> list[
         for x, y, x_norms, y_norms in sides
     )
     return [jnp.where(counted, delta, 1.0) for delta in distance_arrays]
-
-
-def _difference_distances(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
-    sides = zip(rows.points, columns.points, strict=True)
-    return [jnp.where(counted, safe_sqrt(_squared_differences(x, y)), 1.0) for x, y in sides]
 
 
 @jax.jit

@@ -7,7 +7,13 @@ from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.counts.distributions import PositionalDistributions
-from jaxpe.geometry.distances.matrices import as_present, hellinger_roots, matrix, refuse_tuple
+from jaxpe.geometry.distances.matrices import (
+    as_present,
+    hellinger_roots,
+    matrix,
+    of_distributions,
+    refuse_tuple,
+)
 
 
 class PointCloud(NamedTuple):
@@ -25,6 +31,7 @@ class PointCloud(NamedTuple):
     present: Bool[Array, " n"]
 
 
+@of_distributions
 def hellinger_points(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> PointCloud:
     """The points √μ_i, whose Euclidean distances are the Hellinger distances: Eq. (3).
 

@@ -6,21 +6,19 @@ default); sums run over pairs i ≠ j of positions present. Targets are a matrix
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import Mesh
-from jaxtyping import Bool, Float, Int, PyTree, Real
+from jaxtyping import Bool, Float, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, checked_jit
 from jaxpe.geometry.checks import (
     as_weights,
-    check_weights,
     checked_encoding,
     checked_targets,
+    checked_weights,
     nan_unless_weights,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
@@ -48,6 +46,8 @@ Configuration = Encoded | PointCloud | HasCoordinates
 Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
 PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
 
+_checked = checked_jit(P=checked_encoding, D=(checked_targets, "P"), weights=checked_weights)
+
 
 class ScaledStress(NamedTuple):
     """Scaled stress: the minimum over scales s ≥ 0, in [0, 1], and the minimising s.
@@ -61,9 +61,8 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
-def stress(
-    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
-) -> Float[Array, ""]:
+@_checked
+def stress(P: Configuration, D: Targets, *, weights: PairWeights | None = None) -> Float[Array, ""]:
     """Stress Σ w(δ − d)² / Σ w d², in [0, ∞), without a square root: Eq. (4) of Cirrincione (2026).
 
     It is 1 at P = 0 and exceeds 1 where P is much too large: compare encodings of different scale
@@ -78,21 +77,21 @@ def stress(
             D._replace(values=values)))(D.values)`.
         weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
             per position `[n]` behind them, the only choice for a `PointCloud`.
-        mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
 
     Raises:
-        ValueError: an encoding of another number of positions, a mesh without a `PointCloud`,
-            targets that `as_distances` refuses, or weights that are negative, asymmetric or all 0.
-            Inside `jit`, where numbers are unknown, such targets and weights give NaN.
+        ValueError: an encoding of another number of positions, targets that `as_distances` refuses,
+            or weights that are negative, asymmetric or all 0. Inside `jit`, where numbers are
+            unknown, such targets and weights give NaN.
 
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    return _measure(P, D, weights, mesh, measure=_stress)
+    return _stress(_sums(P, D, weights))
 
 
+@_checked
 def scaled_stress(
-    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None
 ) -> ScaledStress:
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
@@ -103,11 +102,12 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    return _measure(P, D, weights, mesh, measure=_scaled_stress)
+    return _scaled_stress(_sums(P, D, weights))
 
 
+@_checked
 def kruskal_stress1(
-    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, ""]:
     """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
 
@@ -118,11 +118,13 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    return _measure(P, D, weights, mesh, measure=_kruskal_stress1)
+    sums = _sums(P, D, weights)(lambda delta, d: ((delta - d) ** 2, delta**2))
+    return safe_sqrt(ratio_of_sums(*sums))
 
 
+@_checked
 def stress_per_position(
-    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
@@ -131,7 +133,7 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    return _measure(P, D, weights, mesh, measure=_stress, per_position=True)
+    return _stress(_sums(P, D, weights, per_position=True))
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
@@ -143,17 +145,13 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     >>> pair_weights(count_tokens(np.array([[0, 1], [1, 0]]), vocab_size=2)).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return _pair_weights(counts.merged().per_position)
-
-
-@jax.jit
-def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
-    size = documents.astype(float)
+    size = counts.merged().per_position.astype(float)
     weights = trust_in_pairs(size[:, None], size[None, :])
     largest = jnp.max(weights, initial=0.0)
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
+@checked_jit(P=checked_encoding)
 def min_separation(
     P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
@@ -165,11 +163,6 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    return _min_separation(checked_encoding(P), present)
-
-
-@jax.jit
-def _min_separation(P: Configuration, present: Bool[ArrayLike, " n"] | None) -> Float[Array, ""]:
     plain = not isinstance(P, Distances | PointCloud)
     P = P if isinstance(P, Distances) else as_points(P)
     P = P._replace(present=P.present & as_present(present, len(P.present)))
@@ -179,9 +172,8 @@ def _min_separation(P: Configuration, present: Bool[ArrayLike, " n"] | None) -> 
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
-def mantel_correlation(
-    P: Configuration, D: Targets, *, mesh: Mesh | None = None
-) -> Float[Array, ""]:
+@_checked
+def mantel_correlation(P: Configuration, D: Targets) -> Float[Array, ""]:
     """The Mantel statistic: Pearson correlation of δ_ij and d_ij over pairs, in [−1, 1].
 
     Mantel (1967), standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
@@ -192,41 +184,7 @@ def mantel_correlation(
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    return _measure(P, D, None, mesh, measure=_mantel_correlation)
-
-
-def _measure(
-    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **options
-):
-    """A measure of the distances; its arguments are checked before the jitted part."""
-    check_weights(weights)
-    P = checked_encoding(P)
-    arrays = P, checked_targets(D, P), weights
-    return _jitted_measure(*arrays, mesh=mesh, **options)
-
-
-@partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))
-def _jitted_measure(*arrays: Any, measure: Callable[..., Any], **options: Any) -> Any:
-    return measure(_sums(*arrays, **options))
-
-
-def _stress(total: Callable[..., PyTree]) -> Array:
-    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
-
-
-def _kruskal_stress1(total: Callable[..., PyTree]) -> Array:
-    return safe_sqrt(ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, delta**2))))
-
-
-def _scaled_stress(total: Callable[..., PyTree]) -> ScaledStress:
-    cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
-    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
-    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, minimiser(scale))
-    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
-
-
-def _mantel_correlation(total: Callable[..., PyTree]) -> Array:
+    total = _sums(P, D, None)
     count, *sums = total(lambda delta, d: (1.0, delta, d))
     count = jnp.maximum(count, 1.0)
     rough = [x / count for x in sums]
@@ -243,6 +201,18 @@ def _mantel_correlation(total: Callable[..., PyTree]) -> Array:
         return (first / norms[0]) * (second / norms[1])
 
     return jnp.where(constant[0] | constant[1], 0.0, total(correlated, means, norms))
+
+
+def _stress(total: Callable[..., PyTree]) -> Array:
+    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
+
+
+def _scaled_stress(total: Callable[..., PyTree]) -> ScaledStress:
+    cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
+    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
+    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
+    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, minimiser(scale))
+    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
 def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
@@ -268,7 +238,6 @@ def _sums(
     D: Targets,
     weights: PairWeights | None,
     *,
-    mesh: Mesh | None,
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""
@@ -278,13 +247,8 @@ def _sums(
         _check_positions(P.points.shape, D.points.shape)
         if weights is not None:
             weights = nan_unless_weights(jnp.asarray(weights, P.points.dtype))
-        options = {"weights": weights, "per_position": per_position, "mesh": mesh}
+        options = {"weights": weights, "per_position": per_position}
         return lambda term, *args: sum_over_pairs(term, P, D, args=args, **options)
-    if mesh is not None:
-        raise ValueError(
-            "a mesh shares the pairs of points: pass the targets as a PointCloud and the encoding "
-            "as its vectors, not as matrices of distances"
-        )
     delta, d, w = _pairs(P, D, weights)
     axis = 1 if per_position else None
 

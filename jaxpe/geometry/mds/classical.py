@@ -9,8 +9,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_size, check_symmetric, checked_encoding, host_floats
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot
+from jaxpe.geometry.checks import (
+    check_size,
+    checked_distances,
+    checked_encoding,
+    checked_symmetric,
+)
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
 from jaxpe.geometry.distances.matrices import (
@@ -84,6 +89,7 @@ class LowRankFactors(NamedTuple):
     relative_error: Float[Array, ""]
 
 
+@checked_jit("dim", D=checked_distances)
 def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
 
@@ -109,9 +115,10 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     """
     D = as_distances(D)
     B = gram_from_squared(D.values**2, D.present)
-    return _classical_mds_from_gram(B, D.present, dim=dim)
+    return classical_mds_from_gram(B, dim=dim, present=D.present)
 
 
+@checked_jit("dim", B=checked_symmetric)
 def classical_mds_from_gram(
     B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
@@ -120,14 +127,6 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
-    check_symmetric(B)
-    return _classical_mds_from_gram(host_floats(B), present, dim=dim)
-
-
-@partial(jax.jit, static_argnames="dim")
-def _classical_mds_from_gram(
-    B: Float[ArrayLike, "n n"], present: Bool[ArrayLike, " n"] | None, *, dim: int
-) -> ClassicalMDS:
     B = square_matrix(B, "the Gram matrix")
     n = B.shape[0]
     check_dim(dim, n)
@@ -194,21 +193,19 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
-    A, B, error = _factors(P, rank)
-    return LowRankFactors(A, B, rank * (n + d), error)
-
-
-@partial(jax.jit, static_argnames="rank")
-def _factors(P: Array, rank: int) -> tuple[Array, Array, Array]:
-    B = row_space(P, rank)
+    B = _jitted_row_space(P, rank)
     A = dot(P, B)
-    return A, B, safe_sqrt(unexplained_share(P, dot(A, B.T)))
+    error = safe_sqrt(unexplained_share(P, dot(A, B.T)))
+    return LowRankFactors(A, B, rank * (n + d), error)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def row_space(P: Array, rank: int) -> Array:
     """The leading right singular vectors V_r of P, as columns."""
     return jnp.linalg.svd(P, full_matrices=False)[2][:rank].T
+
+
+_jitted_row_space = jax.jit(row_space, static_argnums=1)
 
 
 # Y = V_r matters up to rotations of its columns, so its derivative Z is taken orthogonal to Y. With

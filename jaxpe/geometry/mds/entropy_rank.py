@@ -1,17 +1,17 @@
 """The effective rank of points: how evenly they fill their dimensions (Roy and Vetterli 2007)."""
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, checked_jit
 from jaxpe.geometry.checks import checked_encoding
 from jaxpe.geometry.distances.matrices import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.distances.stress import Encoded
 from jaxpe.geometry.mds.classical import classical_mds
 
 
+@checked_jit(P=checked_encoding)
 def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
     """Effective rank exp(−Σ p_k log p_k), p_k = s_k / Σ s, of centred points.
 
@@ -34,12 +34,12 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     >>> round(entropy_rank(np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])).item(), 6)
     1.0
     """
-    return _entropy_rank(checked_encoding(P), present)
-
-
-@jax.jit
-def _entropy_rank(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Array, ""]:
-    centred = _centred(P, present)
+    if isinstance(P, Distances):
+        P = Distances(P.values, P.present & as_present(present, len(P.present)))
+        centred = classical_mds(P, dim=P.values.shape[0]).coordinates
+    else:
+        points = matrix(P, "P", "points [n, d]")
+        centred = centre_rows(points, as_present(present, points.shape[0]))
     if not centred.size:
         return jnp.zeros((), centred.dtype)
     s = jnp.linalg.svd(centred, compute_uv=False)
@@ -57,11 +57,3 @@ def effective_number(
     share = share / jnp.where(total == 0, 1.0, total)[..., None]
     entropy = -jnp.sum(share * jnp.log(jnp.where(negligible, 1.0, share)), axis=-1)
     return jnp.where(total == 0, 0.0, jnp.exp(entropy))
-
-
-def _centred(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Array, "n d"]:
-    if isinstance(P, Distances):
-        P = Distances(P.values, P.present & as_present(present, len(P.present)))
-        return classical_mds(P, dim=P.values.shape[0]).coordinates
-    points = matrix(P, "P", "points [n, d]")
-    return centre_rows(points, as_present(present, points.shape[0]))

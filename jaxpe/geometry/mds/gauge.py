@@ -77,16 +77,9 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
     def moved(Y: Array) -> Array:
         return jax.jvp(lambda p: apply(p, Y), (parameters,), (tangents[0],))[1]
 
-    others = jnp.arange(len(eigenvalues)) >= dim
-    solve = partial(
-        _solve,
-        lambda Y: apply(lax.stop_gradient(parameters), Y),
-        V=lax.stop_gradient(V),
-        shifts=lax.stop_gradient(jnp.where(positive, values, 1.0)),
-        spare_vectors=jnp.where(others[None, :], vectors, 0.0),
-        eigenvalues=eigenvalues,
-        least=least,
-    )
+    fixed, spectrum, basis = lax.stop_gradient((parameters, eigenvalues, V))
+    spare = jnp.where(jnp.arange(len(spectrum)) >= dim, lax.stop_gradient(vectors), 0.0)
+    solve = partial(_solve, partial(apply, fixed), basis, spare, spectrum, least)
     operator = partial(horizontal_operator, partial(apply, parameters), X)
     dX = lax.custom_linear_solve(operator, moved(X), lambda _, R: solve(R), symmetric=True)
     dX = jnp.where(positive[None, :], dX, 0.0)
@@ -98,68 +91,42 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
 
 def _solve(
     apply: Callable[[Array], Array],
-    right: Array,
-    *,
     V: Array,
-    shifts: Array,
-    spare_vectors: Array,
+    spare: Array,
     eigenvalues: Array,
     least: Array,
+    right: Array,
 ) -> Array:
-    """Columns x with `horizontal_operator`(x) = right."""
-    # Preconditioned by (λ_b − B)⁻¹ on the known eigenvectors beyond the cut, and by 1/λ_b
-    # elsewhere. Unresolved eigenvectors are left out, with their part of the solution.
+    """Columns Z with `horizontal_operator`(Z) = right, given eigenvectors V and spare ones.
 
-    def outside(Y: Array) -> Array:
-        return Y - dot(V, dot(V.T, Y))
-
-    def shifted(Y: Array) -> Array:
-        return outside(shifts[None, :] * Y - apply(outside(Y)))
-
-    plain = 1.0 / shifts[None, :]
-    gaps = shifts[None, :] - eigenvalues[:, None]
+    `jax.scipy.sparse.linalg.cg`, preconditioned by (λ_b − B)⁻¹ on the spare eigenvectors and by
+    1/λ_b elsewhere. Spare vectors at the cut are left out, with their part of the solution.
+    """
+    dim = V.shape[1]
+    values = eigenvalues[:dim]
+    # Columns that are not kept have no right side; any positive operator does.
+    shifts = jnp.where(values > least, values, 2.0 * jnp.abs(eigenvalues[0]) + 1.0)[None, :]
+    gaps = shifts - eigenvalues[:, None]
     inverse = inverse_where(gaps > least, gaps)
 
+    def outside(Y: Array) -> Array:
+        Y = Y - dot(V, dot(V.T, Y))
+        return Y - dot(spare, jnp.where(gaps > least, 0.0, dot(spare.T, Y)))
+
+    def shifted(Y: Array) -> Array:
+        Y = outside(Y)
+        return outside(shifts * Y - apply(Y))
+
     def precondition(Y: Array) -> Array:
-        weights = dot(spare_vectors.T, Y) * (inverse - plain)
-        return outside(plain * Y + dot(spare_vectors, weights))
+        return outside(Y / shifts + dot(spare, dot(spare.T, Y) * (inverse - 1.0 / shifts)))
 
-    inside = dot(V, dot(V.T, right) / (shifts[:, None] + shifts[None, :]))
-    return inside + _conjugate_gradients(shifted, outside(right), precondition, least=least)
-
-
-def _conjugate_gradients(
-    apply: Callable[[Array], Array],
-    b: Array,
-    precondition: Callable[[Array], Array],
-    *,
-    least: Array,
-) -> Array:
-    """Columns x with A x = b, each by its own steps; one stops where A is no longer positive."""
-    z = precondition(b)
-    start = jnp.sum(b * z, axis=0)
-    small = start * float(jnp.finfo(b.dtype).eps) ** 1.5  # of squares: three quarters of the digits
-    go_on = start > 0
-
-    def step(state: tuple) -> tuple:
-        x, r, p, rho, go_on, count = state
-        Ap = apply(p)
-        curvature = jnp.sum(p * Ap, axis=0)
-        go_on = go_on & (curvature > least * jnp.sum(p * p, axis=0))
-        alpha = jnp.where(go_on, rho / jnp.where(go_on, curvature, 1.0), 0.0)
-        x, r = x + alpha[None, :] * p, r - alpha[None, :] * Ap
-        z = precondition(r)
-        following = jnp.sum(r * z, axis=0)
-        beta = jnp.where(go_on, following / jnp.where(go_on, rho, 1.0), 0.0)
-        p = jnp.where(go_on[None, :], z + beta[None, :] * p, 0.0)
-        return x, r, p, following, go_on & (following > small), count + 1
-
-    def unfinished(state: tuple) -> Array:
-        return jnp.any(state[-2]) & (state[-1] < _MOST_STEPS)
-
-    state = (jnp.zeros_like(b), b, z, start, go_on, jnp.zeros((), jnp.int32))
-    x = lax.while_loop(unfinished, step, state)[0]
-    return jnp.where(jnp.isnan(start)[None, :], jnp.nan, x)
+    inside = dot(V, dot(V.T, right) / (shifts[0][:, None] + shifts))
+    tolerance = float(jnp.finfo(right.dtype).eps) ** 0.75
+    # Of a right side inside V, rounding errors remain, which are no equation.
+    atol = tolerance * jnp.linalg.norm(right)
+    options = {"M": precondition, "tol": tolerance, "atol": atol, "maxiter": _MOST_STEPS}
+    beyond, _ = jax.scipy.sparse.linalg.cg(shifted, outside(right), **options)
+    return jnp.where(jnp.isnan(right), jnp.nan, inside + beyond)
 
 
 def noise(eigenvalues: Array, n: int) -> Array:

@@ -116,7 +116,10 @@ def leading_pairs(
     dtype: DTypeLike,
 ) -> Eigenpairs:
     """`principal_eigenpairs`, including the pairs beyond `dim`."""
-    # `jax.experimental.sparse.linalg.lobpcg_standard` was tried in its place: LOBPCG_NUMBERS
+    # `jax.experimental.sparse.linalg.lobpcg_standard` was tried in its place. In float32, at its
+    # default tolerance, it stopped with residuals of 1e-3 |λ_1| on a flat spectrum and 3e-3 where
+    # eigenvalues repeat (8 pairs, n = 8,192), where this reaches 3e-7 and 1e-6 in five times the
+    # time; and it has no round that looks for more copies.
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
     kept = -(-(dim + extra) // block) * block
@@ -207,8 +210,8 @@ def krylov_basis(
         V, W = (lax.dynamic_update_slice(x, y, at) for x, y in ((V, Y), (W, applied)))
         return V, W, lax.stop_gradient(applied), key
 
-    start = (lax.stop_gradient(V), W, lax.stop_gradient(start), key)
-    return lax.fori_loop(0, columns // block, step, start)[:2]
+    carry = lax.stop_gradient(V), W, lax.stop_gradient(start), key
+    return lax.fori_loop(0, columns // block, step, carry)[:2]
 
 
 def orthonormal(

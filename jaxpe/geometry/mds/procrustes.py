@@ -1,6 +1,5 @@
 """Procrustes analysis: match two configurations up to rotation, translation and scale."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_numeric, host_floats
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot
+from jaxpe.geometry.checks import numeric
 from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
 from jaxpe.geometry.distances.stress import minimiser
 from jaxpe.geometry.distances.toeplitz import unexplained_share
@@ -32,6 +31,7 @@ class Procrustes(NamedTuple):
     residual: Float[Array, ""]
 
 
+@checked_jit("translate", "scale", P=numeric("P"), Q=numeric("Q"))
 def procrustes(
     P: Real[ArrayLike, "n p"],
     Q: Real[ArrayLike, "n q"],
@@ -56,15 +56,6 @@ def procrustes(
     >>> bool(procrustes(P, turned).residual < 1e-12)
     True
     """
-    check_numeric(P, "P")
-    check_numeric(Q, "Q")
-    return _procrustes(host_floats(P), host_floats(Q), present, translate=translate, scale=scale)
-
-
-@partial(jax.jit, static_argnames=("translate", "scale"))
-def _procrustes(
-    P: ArrayLike, Q: ArrayLike, present: ArrayLike | None, *, translate: bool, scale: bool
-) -> Procrustes:
     P, Q = floating(P, "P"), floating(Q, "Q")
     if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
         raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")

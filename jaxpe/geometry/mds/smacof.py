@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,16 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import as_weights, check_size, check_tolerance, check_weights, floating
+from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, dot
+from jaxpe.geometry.checks import (
+    as_weights,
+    check_size,
+    checked_distances,
+    checked_tolerance,
+    checked_weights,
+    floating,
+    host_floats,
+)
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -20,12 +27,9 @@ from jaxpe.geometry.distances.matrices import (
     euclidean_distances,
     pair_mask,
 )
-from jaxpe.geometry.distances.pairs import sum_over_pairs
-from jaxpe.geometry.distances.points import PointCloud, as_points
-from jaxpe.geometry.distances.stress import Targets, ratio_of_sums, stress
+from jaxpe.geometry.distances.stress import ratio_of_sums
 from jaxpe.geometry.mds.classical import classical_mds
-from jaxpe.geometry.mds.from_points import classical_mds_from_points
-from jaxpe.geometry.mds.krylov import check_dim
+from jaxpe.geometry.mds.krylov import check_dim, krylov_basis, ritz
 
 _MEMORY = 6  # steps from which the curvature is estimated
 _PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
@@ -84,16 +88,37 @@ class _State(NamedTuple):
     stalled: Array
 
 
+def _checked_init(init: Any) -> Any:
+    """An array, or None for "classical", which is no argument of a jitted function."""
+    if not isinstance(init, str):
+        return host_floats(init)
+    if init != "classical":
+        raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
+    return None
+
+
+def _checked_iterations(number: Any) -> Any:
+    if not isinstance(number, jax.Array):
+        check_size("max_iterations", number, least=0)
+    return number
+
+
+@checked_jit(
+    "dim",
+    D=checked_distances,
+    init=_checked_init,
+    weights=checked_weights,
+    max_iterations=_checked_iterations,
+    tolerance=checked_tolerance,
+)
 def smacof(
-    D: Targets,
+    D: Distances | Real[ArrayLike, "n n"],
     *,
     dim: int,
     init: Literal["classical"] | Real[ArrayLike, "n dim"] = "classical",
     weights: Real[ArrayLike, "n n"] | None = None,
-    max_iterations: int = 1000,
-    tolerance: float = 1e-5,
-    starts: int = 1,
-    key: Array | None = None,
+    max_iterations: int | Array = 1000,
+    tolerance: Scalar = 1e-5,
 ) -> Smacof:
     """Minimise the stress of Eq. (4) by majorisation; the stress never rises.
 
@@ -103,82 +128,35 @@ def smacof(
     where that would raise the stress. At a saddle, it pushes along the most negative curvature that
     24 Lanczos steps find; coincident points are pushed apart. The method is deterministic.
 
-    The minimum is local; in one dimension there are many. `starts` takes the lowest of several. It
-    has no derivative (a `while_loop` has no reverse mode); at a minimum the gradient of `stress` is
-    0 anyway.
+    The minimum is local; in one dimension there are many. It has no derivative (a `while_loop` has
+    no reverse mode); at a minimum the gradient of `stress` is 0 anyway.
 
     Args:
-        D: target distances (not squared); or a `PointCloud`, whose pairs are computed tile by tile
-            in O(n·(k + 40·dim)) memory.
-        init: "classical" starts from `classical_mds` (of a `PointCloud`, from
-            `classical_mds_from_points`); or an array `[n, dim]`, whose columns of 0 stay 0 unless
-            all columns are 0.
-        weights: symmetric pair weights w ≥ 0; positions must stay connected through them. None for
-            a `PointCloud`.
+        D: target distances (not squared), `Distances` or `[n, n]`.
+        init: "classical" starts from `classical_mds`; or an array `[n, dim]`, whose columns of 0
+            stay 0 unless all columns are 0.
+        weights: symmetric pair weights w ≥ 0; positions must stay connected through them.
         max_iterations: largest number of evaluations; see `converged`.
         tolerance: stop where a Guttman transform moves the coordinates by less than this share of
             their norm: ‖V⁺ ∇σ‖ Σ w d² ≤ 2 · tolerance · ‖X‖.
-        starts: number of starts: `init`, and random ones beyond the first. They run together.
-        key: PRNG key of the random starts.
 
     Raises:
         ValueError: distances that `as_distances` refuses, weights that are negative, asymmetric or
-            all 0, a start of another shape, or several starts without a key. Under `jit`, where
-            numbers cannot be read, invalid ones end the loop at once, with a stress of NaN and
-            `converged` False. NaN in the start does the same.
+            all 0, or a start of another shape. Under `jit`, where numbers cannot be read, invalid
+            ones end the loop at once, with a stress of NaN and `converged` False. NaN in the start
+            does the same.
 
     >>> fit = smacof(jnp.sqrt(2.0) * (1 - jnp.eye(3)), dim=1)   # three one-hots on a line
     >>> round(fit.stress.item(), 6) == round(1 / 9, 6)
     True
     """
-    check_weights(weights)
-    check_tolerance(tolerance)
-    if not isinstance(max_iterations, jax.Array):
-        check_size("max_iterations", max_iterations, least=0)
-    weights = None if weights is None else floating(weights, "weights")
-    D = as_points(D) if isinstance(D, PointCloud) else as_distances(D)
-    start = first_configuration(D, dim, init)
-    matrices = 0 if isinstance(D, PointCloud) else 4 * len(start) ** 2
-    check_size("starts", starts, each=(_MEMORY + _PRODUCTS) * start.size + matrices)
-    if starts > 1 and key is None:
-        raise InputError(f"starts is {starts}: pass a key too, such as `key=jax.random.key(0)`")
-    columns = jnp.ones(dim, bool) if isinstance(init, str) else jnp.any(start != 0, axis=0)
-    if starts == 1:
-        return _fit(start, columns, D, weights, max_iterations, tolerance)
-    return _best_fit(start, columns, D, weights, max_iterations, tolerance, key, starts=starts)
-
-
-@partial(jax.jit, static_argnames="starts")
-def _best_fit(
-    start: Array, columns: Array, D: Distances | PointCloud, *options, starts: int
-) -> Smacof:
-    """The fit of least stress, from `start` and random configurations of the same columns."""
-    *options, key = options
-    draw = partial(random_configuration, D, dim=start.shape[1])
-    random_starts = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
-    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), random_starts, 0.0)])
-    fits = jax.vmap(lambda start: _fit(start, columns, D, *options))(every)
-    best = jnp.argmin(fits.stress)
-    return jax.tree.map(lambda x: x[best], fits)
-
-
-def _free_columns(columns: Bool[Array, " dim"]) -> Bool[Array, " dim"]:
-    return columns | ~jnp.any(columns)
-
-
-@jax.jit
-def _fit(
-    start: Array,
-    columns: Array,
-    D: Distances | PointCloud,
-    weights: Real[ArrayLike, "n n"] | None,
-    max_iterations: int | Array,
-    tolerance: float | Array,
-) -> Smacof:
-    """Descend to a stationary point, leave it if it is a saddle, and descend again."""
-    by_tiles = isinstance(D, PointCloud)
-    problem = _tiled_problem(D, weights) if by_tiles else _matrix_problem(D, weights, start.dtype)
-    moves = (D.present[:, None] & _free_columns(columns)[None, :]).astype(start.dtype)
+    check_dim(dim, 10 * (_MEMORY + _PRODUCTS))
+    D = as_distances(D)
+    start = _first_configuration(D, dim, init)
+    columns = jnp.any(start != 0, axis=0)
+    columns |= (init is None or isinstance(init, str)) | ~jnp.any(columns)
+    problem = _problem(D, weights, start.dtype)
+    moves = (D.present[:, None] & columns[None, :]).astype(start.dtype)
 
     def unfinished(state: _State) -> Array:
         ended = state.stationary | state.stalled | jnp.isnan(state.stress)
@@ -202,7 +180,7 @@ def _first_state(X: Array) -> _State:
     return _State(X, unknown, past[0], X, no, past, past, before, unknown, no, no)
 
 
-def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
+def _step(problem: _Problem, tolerance: Scalar, state: _State) -> _State:
     """Evaluate the trial, take it unless the stress rises, and choose the next."""
     eps = float(jnp.finfo(state.X.dtype).eps)
     value, gradient = problem.evaluate(state.trial)
@@ -259,8 +237,7 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
 def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
     """State pushed off a saddle; unchanged where no push lowers the stress."""
     X = state.X
-    # Pseudo-random numbers without `jax.random`, which takes long to compile.
-    random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
+    random = jax.random.normal(jax.random.key(0), X.shape, X.dtype) * moves
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
     direction = jnp.where(jnp.any(apart != 0), apart, _least_curved(problem, X, random, moves))
@@ -276,21 +253,15 @@ def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
 
 
 def _least_curved(problem: _Problem, X: Array, start: Array, moves: Array) -> Array:
-    """Direction of the least eigenvalue of the Hessian, by Lanczos with full orthogonalisation."""
+    """Direction of the least eigenvalue of the Hessian, by Lanczos' method."""
 
-    def expand(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        basis, T, v = state
+    def apply(v: Array) -> Array:
         _, image = jax.jvp(lambda X: problem.evaluate(X)[1], (X,), (v.reshape(X.shape),))
-        image = (image * moves).reshape(-1)
-        basis = basis.at[k].set(v)
-        inner = dot(basis, image)
-        return basis, T.at[k].set(inner), _unit(image - dot(inner, basis))
+        return -(image * moves).reshape(-1, 1)
 
-    basis = jnp.zeros((_PRODUCTS, X.size), X.dtype)
-    T = jnp.zeros((_PRODUCTS, _PRODUCTS), X.dtype)
-    basis, T, _ = jax.lax.fori_loop(0, _PRODUCTS, expand, (basis, T, _unit(start.reshape(-1))))
-    _, vectors = jnp.linalg.eigh(jnp.tril(T) + jnp.tril(T, -1).T)
-    return dot(vectors[:, 0], basis).reshape(X.shape)
+    steps = min(_PRODUCTS, X.size)
+    basis = krylov_basis(apply, start.reshape(-1, 1), jax.random.key(0), steps)
+    return ritz(*basis, 1)[0].reshape(X.shape) * moves
 
 
 def _unit(v: Array) -> Array:
@@ -298,7 +269,7 @@ def _unit(v: Array) -> Array:
     return v / jnp.where(size > 0, size, 1.0)
 
 
-def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
+def _problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
     """Problem of a matrix of targets."""
     w = pair_mask(D.present).astype(dtype)
     if weights is not None:
@@ -330,52 +301,12 @@ def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype)
     return _Problem(evaluate, solve, coincident, size)
 
 
-def _tiled_problem(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> _Problem:
-    """Problem of points as targets, tile by tile: B(X) X is the gradient of Σ_{i<j} d δ."""
-    if weights is not None:
-        raise ValueError(
-            f"weights have shape {np.shape(weights)}, but with a PointCloud as targets all pairs "
-            "weigh the same: pass euclidean_distances(D.points) as D"
-        )
-    targets = centre_rows(*D)
-    count = jnp.maximum(jnp.sum(D.present), 1).astype(targets.dtype)
-
-    def cross(X: Array) -> Array:
-        return sum_over_pairs(_product, PointCloud(X, D.present), D)
-
-    def evaluate(X: Array) -> tuple[Array, Array]:
-        attraction = jax.grad(cross)(X)
-        return stress(X, D), count.astype(X.dtype) * centre_rows(X, D.present) - attraction
-
-    def solve(gradient: Array) -> Array:
-        return gradient / count.astype(gradient.dtype)
-
-    def coincident(X: Array) -> Array:
-        return sum_over_pairs(_coincides, PointCloud(X, D.present), D, per_position=True) > 0
-
-    return _Problem(evaluate, solve, coincident, jnp.linalg.norm(targets))
-
-
-def _product(delta: Array, d: Array) -> Array:
-    return d * delta
-
-
-def _coincides(delta: Array, d: Array) -> Array:
-    """Mask of points that coincide with a point at a positive target distance."""
-    return ((delta == 0) & (d > 0)).astype(delta.dtype)
-
-
-def first_configuration(
-    D: Distances | PointCloud, dim: int, init: str | Real[ArrayLike, "n dim"]
+def _first_configuration(
+    D: Distances, dim: int, init: str | Real[ArrayLike, "n dim"] | None
 ) -> Float[Array, "n dim"]:
     """Start of the iteration, with absent positions at 0."""
-    check_dim(dim, len(D.present))
-    if isinstance(init, str):
-        if init != "classical":
-            raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
-        if isinstance(D, Distances):
-            return classical_mds(D, dim=dim).coordinates
-        return classical_mds_from_points(D, dim=dim).coordinates
+    if init is None or isinstance(init, str):
+        return classical_mds(D, dim=dim).coordinates
     init = floating(init)
     expected = (len(D.present), dim)
     if init.shape != expected:
@@ -392,14 +323,3 @@ def _generalised_inverse(w: Array) -> Array:
     scale = root[:, None] * root[None, :]
     L = jnp.diag((degree > 0).astype(w.dtype)) - scale * w
     return scale * jnp.linalg.pinv(L, hermitian=True)
-
-
-def random_configuration(D: Distances | PointCloud, key: Array, dim: int) -> Array:
-    """Normal points with about the mean squared distance of the targets."""
-    count = jnp.maximum(jnp.sum(D.present), 1)
-    if isinstance(D, Distances):
-        mean2 = jnp.sum(D.values**2) / (count**2).astype(D.values.dtype)
-    else:
-        mean2 = 2.0 * jnp.sum(centre_rows(D.points, D.present) ** 2) / count.astype(D.points.dtype)
-    points = jax.random.normal(key, (len(D.present), dim), mean2.dtype)
-    return jnp.where(D.present[:, None], jnp.sqrt(mean2 / (2.0 * dim)) * points, 0.0)

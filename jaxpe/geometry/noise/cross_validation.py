@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, checked_jit
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
@@ -67,6 +67,7 @@ class PositionHalves(NamedTuple):
     null: PositionStatistics
 
 
+@checked_jit("splits", "halvings", counts=occupied)
 def disjoint_geometries(
     counts: FoldedCounts,
     *,
@@ -103,14 +104,6 @@ def disjoint_geometries(
         raise ValueError(f"counts have {folds} folds: halves of halves need at least four")
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
-    sizes = {"folds": folds, "splits": splits, "halvings": halvings}
-    return _disjoint_geometries(occupied(counts), key, **sizes)
-
-
-@partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
-def _disjoint_geometries(
-    counts: FoldedCounts, key: Array, *, folds: int, splits: int, halvings: int
-) -> SplitHalfGeometry:
     quarter = _random_quarters(key, folds=folds, splits=splits, halvings=halvings)[:, None]
     half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
     parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
@@ -338,9 +331,7 @@ def half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, 
 
 def students_t(splits: int, confidence: float) -> float:
     """Student's t: half the length of an interval from so many splits, in standard errors."""
-    from scipy.special import (
-        stdtrit,
-    )  # comes with JAX; saves start-up time
+    from scipy.special import stdtrit  # comes with JAX; saves start-up time
 
     return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
 

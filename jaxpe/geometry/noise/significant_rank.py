@@ -76,6 +76,7 @@ def significant_rank(
     return position_rank(position_geometry(ids, **options), level=level)
 
 
+@partial(jax.jit, static_argnames="level")
 def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
     """`significant_rank` of a position geometry.
 
@@ -84,8 +85,10 @@ def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -
     >>> position_rank(geometry).rank.item()
     0
     """
-    gram, nulls = _weighted_grams(geometry)
-    return rank_above_null(gram, nulls, level=level)
+    geometry = checked_position(geometry)
+    weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
+    nulls = jax.lax.map(weighted, geometry.null)
+    return rank_above_null(weighted(geometry.split_half.squared_distances), nulls, level=level)
 
 
 def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
@@ -105,14 +108,6 @@ def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[
 
 
 @jax.jit
-def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
-    """Weighted Gram matrices of the documents and of each rotated corpus."""
-    geometry = checked_position(geometry)
-    weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
-    return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
-
-
-@jax.jit
 def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array:
     size = jnp.where(present, per_position, 0).astype(squared.dtype)
     mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
@@ -122,6 +117,7 @@ def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array
     return root[:, None] * gram * root[None, :]
 
 
+@partial(jax.jit, static_argnames="level")
 def rank_above_null(
     gram: Float[ArrayLike, "n n"],
     null_grams: Float[ArrayLike, "nulls n n"],
@@ -153,19 +149,13 @@ def rank_above_null(
             f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
             f"least {least}"
         )
-    return _rank_above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
-
-
-@partial(jax.jit, static_argnames="allowed")
-def _rank_above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
-    """`rank_above_null` of checked arrays; its threshold is the `allowed`-largest eigenvalue."""
     nulls = len(null_grams)
     mean = jnp.mean(null_grams, axis=0)
     # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)
     contrasts = (null_grams - mean[None]) * (nulls / (nulls - 1))
     eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
     null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
-    threshold = jnp.sort(null_eigenvalues[:, 0])[nulls - allowed]
+    threshold = jnp.sort(null_eigenvalues[:, 0])[nulls - min(allowed, nulls)]
     largest = jnp.maximum(jnp.linalg.norm(gram), jnp.linalg.norm(mean))
     rounding = 16.0 * float(jnp.finfo(gram.dtype).eps) * largest
     rank = jnp.sum(eigenvalues > threshold + rounding)

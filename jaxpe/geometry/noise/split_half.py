@@ -14,10 +14,10 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import dot, is_traced
+from jaxpe._core.arrays import checked_jit, dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.token_lists import RareWords, TokenLists, listed_counts
+from jaxpe.geometry.counts.token_lists import TokenLists, listed_counts
 from jaxpe.geometry.distances.matrices import (
     Distances,
     centre_rows,
@@ -79,6 +79,15 @@ class NoiseFloor(NamedTuple):
     split_half_error: Float[Array, " n"]
 
 
+def occupied(counts: FoldedCounts) -> FoldedCounts:
+    """Token lists of concrete counts; traced counts are returned unchanged."""
+    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
+    if not listed:
+        fold_count(counts)
+    return counts if listed else listed_counts(counts)
+
+
+@checked_jit("splits", counts=occupied)
 def split_half_geometry(
     counts: FoldedCounts, *, key: Array, splits: int = DEFAULT_SPLITS
 ) -> SplitHalfGeometry:
@@ -107,17 +116,11 @@ def split_half_geometry(
     """
     folds = fold_count(counts)
     check_size("splits", splits, each=folds)
-    return _split_half_geometry(occupied(counts), key, folds=folds, splits=splits)
-
-
-@partial(jax.jit, static_argnames=("folds", "splits"))
-def _split_half_geometry(
-    counts: FoldedCounts, key: Array, *, folds: int, splits: int
-) -> SplitHalfGeometry:
     products, present = half_products(counts, random_halves(key, folds=folds, splits=splits)[None])
     return geometry_from_products(products[0], present[0])
 
 
+@checked_jit(counts=PositionCounts.merged)
 def noise_floor(counts: PositionCounts) -> NoiseFloor:
     """Analytic variance of the sampling noise in the plug-in geometry.
 
@@ -135,15 +138,8 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
     >>> round(noise_floor(counts).per_position[0].item() * 4 * 4000 / 50, 1)
     1.0
     """
-    merged = counts.merged()
-    return _floor(merged, merged.per_position)
-
-
-@jax.jit
-def _floor(merged: PositionCounts, per_position: Array) -> NoiseFloor:
-    """`noise_floor` of counts without folds."""
-    size = per_position.astype(float)
-    totals = jnp.sum(merged.tokens.astype(float), axis=0)
+    size = counts.per_position.astype(float)
+    totals = jnp.sum(counts.tokens.astype(float), axis=0)
     pooled = totals / jnp.maximum(jnp.sum(totals), 1.0)
     safe = jnp.maximum(size, 1.0)
     variance, squares = _variances(safe, pooled)
@@ -164,12 +160,6 @@ def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits 
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
     return (order < folds // 2).astype(jnp.int32)
-
-
-def occupied(counts: FoldedCounts) -> FoldedCounts:
-    """Token lists of concrete counts; traced counts are returned unchanged."""
-    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
-    return counts if listed else listed_counts(counts)
 
 
 def half_products(
@@ -210,9 +200,7 @@ def half_products(
 
     products = jnp.zeros((samples, n, n), scale.dtype)
     if isinstance(counts, TokenLists):
-        products = counts.frequent.fold_tables(add_table, products, folds=folds, length=n)
-        if counts.rare is not None:
-            products = products + _rare_products(counts.rare, halves, scale)
+        products = counts.fold_tables(add_table, products) + _rare_products(counts, halves, scale)
     else:
         products = add_table(products, jnp.asarray(counts.tokens))
     products = 0.5 * (products + products.mT) / halvings
@@ -220,34 +208,34 @@ def half_products(
 
 
 def _rare_products(
-    words: RareWords,
+    lists: TokenLists,
     halves: Float[Array, "samples halvings 2 folds"],
     scale: Float[Array, "samples halvings 2 n"],
 ) -> Float[Array, "samples n n"]:
     """S_A S_Bᵀ of rare words, summed over halvings, from pairs of tokens instead of columns.
 
     Args:
-        words: tokens of rare words.
+        lists: token lists.
         halves: 1 for the folds of each half of each halving, else 0.
         scale: 1/√N of each half at each position.
     """
     samples, n = scale.shape[0], scale.shape[-1]
-    product = partial(jnp.einsum, precision="highest")
+    halves, scale = (jnp.moveaxis(x, -1, 0) for x in (halves, scale))  # by fold, by position
 
-    def add(products: Array, block: RareWords) -> tuple[Array, None]:
-        fold, position, count = block
-        same = position[:, None] == position[None, :]
-        earlier = jnp.tril(jnp.ones((len(fold),) * 2, bool), k=-1)
-        # A cell's root counts at its first token; the cell of an empty word has weight 0.
-        cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
-        weights = jnp.where(cell, count[None], 0).astype(scale.dtype)
-        cells = product("iuw,shauw->shaiw", weights, halves[..., fold])
-        roots = jnp.sqrt(cells) * scale[..., position]
-        pairs = product("shiw,shjw->ijws", roots[:, :, 0], roots[:, :, 1])
-        return products.at[position[:, None] * n + position[None]].add(pairs), None
+    def add(products: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
+        tokens, (i, j) = jax.tree.map(lambda x: x[group[0]], lists.tokens), group[1]
+        place = tokens.position
+        counted = tokens.count.astype(scale.dtype)[:, None, None, None] * halves[tokens.fold]
+        # A token counts as its share of the root of its cell, c/√Σc.
+        same = (place[i] == place[j])[:, None, None, None]
+        cells = jnp.zeros_like(counted).at[i].add(jnp.where(same, counted[j], 0.0))
+        roots = counted / jnp.sqrt(jnp.where(cells > 0, cells, 1.0)) * scale[place]
+        pairs = jnp.sum(roots[i, :, :, 0] * roots[j, :, :, 1], axis=2)
+        return products.at[place[i] * n + place[j]].add(pairs), None
 
     products = jnp.zeros((n * n, samples), scale.dtype)
-    return jax.lax.scan(add, products, words)[0].T.reshape(samples, n, n)
+    groups = lists.rare, lists.pairs
+    return jax.lax.scan(add, products, groups)[0].T.reshape(samples, n, n)
 
 
 def geometry_from_products(
