@@ -32,7 +32,7 @@ from jaxpe.encodings import AttentionMask, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.attention_mask import encoded_mask
 from jaxpe.encodings.implementations import default_block_size, lacking
 
-ENCODINGS = ("rope", "alibi", "t5", "fire", "kerple_log", "cope")
+ENCODINGS = ("rope", "alibi", "t5", "fire")
 PEERS = {
     "rope": ("sdpa",),
     "alibi": ("sdpa bias", "flex"),
@@ -47,6 +47,7 @@ class Sizes(NamedTuple):
     """Tokens of each part, heads, and the type of queries, keys and values."""
 
     n: int = 4096
+    lengths: tuple[int, ...] = (1024, 4096, 16384)
     heads: int = 8
     width: int = 64
     long: tuple[int, ...] = (8192, 16384, 32768)
@@ -56,10 +57,13 @@ class Sizes(NamedTuple):
     dtype: str = "float32"
 
 
+MOST_DENSE = 4096  # tokens of which dense attention stores all pairs
 BACKEND = jax.default_backend()
 WAYS = ("blocks", "dense", *(("xla", "cudnn") if BACKEND == "gpu" else ()))
 FULL = Sizes()
-QUICK = Sizes(512, 2, 16, long=(512, 1024, 2048), windowed=1024, windows=(128, 512), cache=2048)
+QUICK = Sizes(
+    512, (512,), 2, 16, long=(512, 1024, 2048), windowed=1024, windows=(128, 512), cache=2048
+)
 
 
 def encoding_of(name: str, sizes: Sizes) -> tuple[Encoding, Any]:
@@ -116,23 +120,26 @@ def compare(name: str, sizes: Sizes, peer: str, rounds: int, *, backward: bool) 
     made = {
         way: program(*built, sizes.n, sizes, backward=backward, way=way)
         for way in WAYS
-        if lacking(way, built[0]) is None and (way != "cudnn" or sizes.dtype != "float32")
+        if lacking(way, built[0]) is None
+        and (way != "cudnn" or sizes.dtype != "float32")
+        and (way != "dense" or sizes.n <= MOST_DENSE)
     }
-    error = contest.largest_error(made["blocks"][0](), made["dense"][0]())
-    found: dict[str, Any] = {"error": error}
+    found: dict[str, Any] = {"tokens": sizes.n}
+    memory = {way: mebibytes for way, (_, mebibytes) in made.items()}
+    if "dense" in made:
+        found["error"] = contest.largest_error(made["blocks"][0](), made["dense"][0]())
+        found["memory_over_dense"] = memory["blocks"] / memory["dense"]
     runs = {way: partial(contest.seconds_of, run) for way, (run, _) in made.items()}
     workers = torch_workers(name, sizes, peer, backward=backward)
     able = {way: worker for way, worker in workers.items() if "error" not in worker.about}
     seconds = contest.take_turns(runs | able, rounds, warm_up=1)
     for worker in workers.values():
         worker.close()
-    memory = {way: mebibytes for way, (_, mebibytes) in made.items()}
     return found | {
         "seconds": contest.medians(seconds),
         "over_blocks": contest.ratios(seconds, "blocks"),
         "by_round": {way: contest.quartiles(x / seconds["blocks"]) for way, x in seconds.items()},
         "mebibytes": memory,
-        "memory_over_dense": memory["blocks"] / memory["dense"],
         "peers": {way: worker.about for way, worker in workers.items()},
     }
 
@@ -282,7 +289,16 @@ def main() -> None:
         return
     for title, backward in DIRECTIONS.items():
         result[title] = {
-            name: compare(name, sizes, options.peer, rounds, backward=backward)
+            name: {
+                str(n): compare(
+                    name,
+                    sizes._replace(n=n),
+                    options.peer,
+                    rounds if n <= sizes.n else few,
+                    backward=backward,
+                )
+                for n in (sizes.lengths if backward else [sizes.n])
+            }
             for name in (ENCODINGS if backward else PEERS)
         }
     result["long"] = {name: long_rows(name, sizes, few) for name in LONG}

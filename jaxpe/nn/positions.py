@@ -130,7 +130,7 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     )
     layers = np.zeros((config.num_layers, *no_shift.shape), dtype)
     _chain_encoding(attention, Encoding(bias=_shift_bias), {_SHIFT: layers})
-    # A shift is an array of pairs, and kernels of positions need forward mode.
+    # A shift is an array of all pairs, of which blocks of attention get no part.
     attention.config = dataclasses.replace(config, attention="dense")
     nothing = np.zeros((config.num_layers, *vectors.shape), dtype)
     setattr(attention, "output", _OutputWithAddition(attention.output, nothing))  # noqa: B010
