@@ -269,7 +269,7 @@ def attended(encoding, params, content, positions, valid):
 
 
 # Their keys turn or weigh by the head.
-PER_HEAD = ("pope", "fope", "carope")
+PER_HEAD = ("pope", "fope", "selective_rope", "carope")
 
 
 @pytest.mark.parametrize("name", [*dict.fromkeys([*ONE_OF_EACH_KIND, *PER_HEAD, "cable"])])
@@ -420,7 +420,7 @@ EXPECTED = {
     "path": (
         "relative",
         ("bias", "conv", "down", "kernel", "up", "queries", "keys"),
-        "repeats",  # far products die out, or swing between two values
+        "told apart",  # far products die out, with a reach below T
     ),
     "pope": ("relative", ("phase", "queries", "keys"), "told apart"),
     "fope": ("absolute", ("queries", "keys"), "told apart"),
@@ -444,7 +444,7 @@ EXPECTED = {
         ),
         "told apart",
     ),
-    "inkling": ("relative", ("profiles", "projection"), "constant"),
+    "inkling": ("relative", ("profiles", "projection"), "told apart"),
 }
 
 
