@@ -192,6 +192,7 @@ def _remark_20(x: AuditInputs) -> Audit:
     return audit.add_hypotheses({name: premises[name] for name in monotone})
 
 
+# The audit of each statement of the paper, by its name: a function of `AuditInputs`.
 EVALUATIONS: dict[str, Callable[[AuditInputs], Audit]] = {
     "Theorem 1": _theorem_1,
     "Theorem 4": _theorem_4,
