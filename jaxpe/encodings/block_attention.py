@@ -44,7 +44,7 @@ class Tokens(NamedTuple):
         positions: `[..., n]`, or `[..., n, axes]`.
         context: context of the encoding, leaves `[..., n, *]`.
         mask: order, segments and validity `[..., n]`.
-        pairs: a mask by pairs, `[..., n_q, n_k]` of queries or `[..., 1, n_k]` of keys.
+        pairs: of queries, a mask of pairs `[..., n_q, n_k]`.
         bits: random bits `[..., heads, n]` of dropout.
     """
 
@@ -163,7 +163,7 @@ def block_attention(
     plan, rows = plan._replace(lead=tuple(lead)), (-1, heads // groups)
     if n_k % size_k and keys.mask.k_valid is None:
         keys = keys._replace(mask=keys.mask._replace(k_valid=jnp.ones(n_k, bool)))
-    if queries.pairs is not None and queries.pairs.shape[-1] > 1 and n_k % size_k:
+    if queries.pairs is not None:
         widths = [(0, 0)] * (queries.pairs.ndim - 1) + [(0, -n_k % size_k)]
         queries = queries._replace(pairs=jnp.pad(queries.pairs, widths))
     queries = _blocked_tokens(queries, n_q, size_q, len(lead))
@@ -283,7 +283,7 @@ def _over_keys(
 def _queries_at(queries: Tree, j: Array, size: int) -> Tree:
     """A block of queries whose mask by pairs has the columns of block j of the keys."""
     q, tokens = queries
-    if tokens.pairs is None or tokens.pairs.shape[-1] == 1:
+    if tokens.pairs is None:
         return queries
     axis = tokens.pairs.ndim - 1
     return q, tokens._replace(pairs=lax.dynamic_slice_in_dim(tokens.pairs, j * size, size, axis))
@@ -353,7 +353,7 @@ def _allowed(plan: Plan, pair: _Arrays) -> Array | None:
     positions = {"q_positions": i, "k_positions": j}
     allowed = encoded_mask(plan.encoding, pair.params, q, k, plan.mask, **positions)
     by_token = joined_mask(pair.queries.mask, pair.keys.mask)
-    return combined_masks(by_token.pairs(), pair.queries.pairs, pair.keys.pairs, allowed)
+    return combined_masks(by_token.pairs(), pair.queries.pairs, allowed)
 
 
 def _for_values(plan: Plan, weights: Array) -> Array | None:
@@ -390,12 +390,11 @@ def _blocked_tokens(tokens: Tokens, n: int, size: int, lead: int) -> Tokens:
     def blocks(tree: Tree, axis: int) -> Tree:
         return jax.tree.map(lambda x: _blocks(x, axis % jnp.ndim(x), size), tree)
 
-    by_key = tokens.pairs is not None and tokens.pairs.shape[-2] == 1
     return Tokens(
         _blocks(positions, axis, size, mode="edge"),
         blocks(tokens.context, lead),
         blocks(tokens.mask, -1),
-        blocks(tokens.pairs, -1 if by_key else -2),
+        blocks(tokens.pairs, -2),
         blocks(tokens.bits, -1),
     )
 

@@ -247,17 +247,20 @@ def _blocks(
         return jnp.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
     queries = Tokens(jnp.asarray(call.q_positions), q_context)
     keys = Tokens(jnp.asarray(call.k_positions), k_context)
-    by_position, pairs = None, None
+    by_position = None
     if isinstance(call.mask, AttentionMask):
         of_queries, of_keys = split_mask(call.mask)
         queries, keys = queries._replace(mask=of_queries), keys._replace(mask=of_keys)
     elif callable(call.mask):
         by_position = call.mask
     elif call.mask is not None:
-        pairs = expand_rank(as_mask(call.mask), q.ndim)
-        of_keys = pairs.shape[-2] == 1
-        queries = queries._replace(pairs=None if of_keys else pairs)
-        keys = keys._replace(pairs=pairs if of_keys else None)
+        mask = expand_rank(as_mask(call.mask), q.ndim)
+        if mask.shape[-3:-1] == (1, 1):  # of keys alone, which needs no array of pairs
+            valid = jnp.broadcast_to(mask[..., 0, 0, :], (*mask.shape[:-3], k.shape[-3]))
+            keys = keys._replace(mask=AttentionMask(k_valid=valid))
+        else:
+            pairs = (*mask.shape[:-2], q.shape[-3], k.shape[-3])
+            queries = queries._replace(pairs=jnp.broadcast_to(mask, pairs))
     if call.bits is not None:
         queries, keys = queries._replace(bits=call.bits[0]), keys._replace(bits=call.bits[1])
     scale = float(call.scale) if isinstance(call.scale, (int, float)) else None

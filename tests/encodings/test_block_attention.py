@@ -125,6 +125,12 @@ def test_the_size_of_blocks_changes_nothing(size):
     for mask in (AttentionMask(i, j), lambda i, j: j <= i, (j[None] <= i[:, None])[None, None]):
         out = attended(implementation="blocks", block_size=size, mask=mask)
         np.testing.assert_allclose(out, wanted, atol=1e-12)
+    shapes = [(1, 1), (9,), (2, 1, 1, 9), (HEADS, 1, 9), (HEADS, 5, 1), (2, 1, 5, 9)]
+    for mask in (np.random.default_rng(9).random(shape) < 0.7 for shape in shapes):
+        out, wanted = (
+            attended(implementation=way, block_size=size, mask=mask) for way in ("blocks", "dense")
+        )
+        np.testing.assert_allclose(out, wanted, atol=1e-12)
 
 
 def test_dropout_keeps_the_mean():
