@@ -80,12 +80,17 @@ def build_model(
             model = _pretrained_model(config, config.pretrained, vocabulary)
             if mesh is not None:
                 placed = jax.device_put(functionalize(model)[1], partition_rules(model, mesh))
-                model = functionalize(model, lambda merged: merged)[0](placed)
+                model = with_params(model, placed)
             return model
         make = _constructor(config, vocabulary, counts)
         return init_model(make, seed=config.init_seed, mesh=mesh)
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def with_params(model: Any, params: Params) -> Any:
+    """Model with other values of its parameters."""
+    return functionalize(model, lambda merged: merged)[0](params)
 
 
 def build_loss(

@@ -151,19 +151,19 @@ def step_function(
             )
             update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
+        metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
+        metrics |= {} if rate is None else {"learning_rate": rate}
+        metrics |= {name: other.mean for name, other in extra.items()}
         numbers = (tally.mean, grad_norm, update_norm)
-        skipped = {}
         if isinstance(opt_state, optax.ApplyIfFiniteState):  # without bad gradients in the update
-            numbers, skipped = numbers[2:], {"skipped": opt_state.total_notfinite}
-        finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
+            numbers, metrics["skipped"] = numbers[2:], opt_state.total_notfinite
+        metrics["finite"] = finite = reduce(
+            jnp.logical_and, map(jnp.isfinite, numbers), state.finite
+        )
         new = optax.apply_updates(state.params, updates), opt_state
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)
         )
-        metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
-        metrics |= {} if rate is None else {"learning_rate": rate}
-        metrics |= {name: other.mean for name, other in extra.items()} | {"finite": finite}
-        metrics |= skipped
         count = state.step + finite.astype(jnp.int32)
         return TrainState(count, params, opt_state, state.key, finite), metrics
 
@@ -271,17 +271,15 @@ def evaluate(
 
 def _tallies(output: Any) -> tuple[MeanMetric, dict[str, MeanMetric]]:
     """Output of a loss as tallies, in which a number has weight 1."""
+
+    def tally(value: MeanMetric | Any) -> MeanMetric:
+        if isinstance(value, MeanMetric):
+            return value
+        value = _wide(jnp.asarray(value))
+        return MeanMetric(value, jnp.ones_like(value))
+
     loss, extra = output if type(output) is tuple else (output, {})
-    return _tally("the loss", loss), {name: _tally(name, other) for name, other in extra.items()}
-
-
-def _tally(name: str, value: MeanMetric | Any) -> MeanMetric:
-    if isinstance(value, MeanMetric):
-        return value
-    if jnp.shape(value):
-        raise ValueError(f"{name} has shape {jnp.shape(value)}: return a number, such as its mean")
-    value = _wide(jnp.asarray(value))
-    return MeanMetric(value, jnp.ones_like(value))
+    return tally(loss), {name: tally(other) for name, other in extra.items()}
 
 
 def _gradient(
@@ -301,8 +299,8 @@ def _gradient(
     # Microbatch i has rows i, i + accumulate, ...: rows of a batch sharded in blocks stay on their
     # devices. Sums, as the mean of optax.MultiSteps weighs a microbatch with few tokens like one
     # with many.
-    rows = _row_count(batch, accumulate)
-    size = None if accumulate == 1 else rows // accumulate
+    rows = len(next(iter(batch.values()))) if accumulate > 1 else 1
+    size = None if accumulate == 1 else -(-rows // accumulate)  # Optax refuses a remainder
     with jax.numpy_dtype_promotion("standard"):
         gradient, (tally, extra) = optax.microbatch(part, (0, 1), size)(batch, jnp.arange(rows))
     weight = jnp.where(tally.weight == 0, 1, tally.weight)
@@ -316,14 +314,3 @@ def _norm(tree: Any) -> Array:
 
 def _wide(x: Array) -> Array:
     return x.astype(compute_dtype(x))
-
-
-def _row_count(batch: Batch, accumulate: int) -> int:
-    """Number of rows of a batch, which is divided into equal parts."""
-    counts = {name: len(array) for name, array in batch.items()} if accumulate > 1 else {}
-    for name, count in counts.items():
-        if count % accumulate:
-            raise ValueError(
-                f"batch[{name!r}] has {count} rows, which accumulate={accumulate} does not divide"
-            )
-    return next(iter(counts.values()), 1)
