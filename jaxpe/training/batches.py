@@ -19,7 +19,8 @@ from jaxpe.geometry.checks import check_size
 Batch = dict[str, np.ndarray]
 
 _TOKENS = ("ids", "mask", "segments", "positions", "token_types")
-# Batches that are sorted together: the whole epoch sorted would give the same batches every time.
+# Batches whose rows are sorted by length together. Of a whole epoch, a document would nearly always
+# meet the same few documents of its length.
 _WINDOW = 64
 
 

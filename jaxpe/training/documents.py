@@ -228,6 +228,7 @@ def _buckets(labelled: LabelledTokens) -> list[int]:
 
     The shorter one is a half or a quarter of the length, whichever removes more padding.
     """
+    # SST-2 at 64 positions: 61 % of the positions are padding, and 84 % without the shorter length.
     length = labelled.corpus.ids.shape[1]
     lengths = labelled.corpus.mask.sum(axis=1)
     shorter = [max(2, length // part) for part in (2, 4)]

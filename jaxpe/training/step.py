@@ -128,6 +128,7 @@ def step_function(
     optimizer = optax.with_extra_args_support(optimizer)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        # Not split: a resumed run needs the first key and the step alone to draw the same numbers.
         key = jax.random.fold_in(state.key, state.step)
         gradient, tally, extra = _gradient(loss, state.params, batch, key, accumulate)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
@@ -147,6 +148,7 @@ def step_function(
             jnp.logical_and, map(jnp.isfinite, numbers), state.finite
         )
         new = optax.apply_updates(state.params, updates), opt_state
+        # Not `lax.cond`, which `vmap` over seeds would turn into this.
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)
         )
@@ -286,7 +288,9 @@ def _gradient(
     # devices. Sums, as the mean of optax.MultiSteps weighs a microbatch with few tokens like one
     # with many.
     rows = len(next(iter(batch.values()))) if accumulate > 1 else 1
-    size = None if accumulate == 1 else -(-rows // accumulate)  # Optax refuses a remainder
+    if rows % accumulate:
+        raise ValueError(f"accumulate={accumulate} does not divide a batch of {rows} rows")
+    size = rows // accumulate if accumulate > 1 else None
     with jax.numpy_dtype_promotion("standard"):
         gradient, (tally, extra) = optax.microbatch(part, (0, 1), size)(batch, jnp.arange(rows))
     weight = jnp.where(tally.weight == 0, 1, tally.weight)

@@ -337,7 +337,7 @@ def test_evaluation_draws_anew_for_each_batch():
             lambda: step_function(masked_loss, SGD, accumulate=3)(
                 factory.state(optimizer=SGD), factory.rows(4)
             ),
-            "batch_size=4 must be divisible by microbatch_size=2",
+            "accumulate=3 does not divide a batch of 4 rows",
         ),
         (
             lambda: init_state({}, SGD, key=jax.random.PRNGKey(0)),
