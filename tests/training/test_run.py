@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -178,8 +179,13 @@ def test_every_kind_of_encoding_makes_a_model_and_is_probed(name, corpus, tmp_pa
     ids = jax.ShapeDtypeStruct((2, 8), np.int32)
     assert jax.eval_shape(apply, params, ids).logits.shape == (2, 8, 9)
     train = load_data(config(corpus, tmp_path)).train
-    probe = jax.eval_shape(build_probe(model, train.corpus, count_documents(train), seed=0), params)
-    assert probe.occupied.stress.shape == ()
+    probe = partial(build_probe, model, train.corpus, count_documents(train), seed=0)
+    encoding = nn.trunk(model).encoding
+    if encoding.defines("products") and not encoding.defines("vectors"):
+        with pytest.raises(InputError, match=r"defines `products`.*; or leave the probe out"):
+            probe()
+    else:
+        assert jax.eval_shape(probe(), params).occupied.stress.shape == ()
 
 
 def test_an_encoding_made_from_the_corpus_is(corpus, tmp_path):
