@@ -176,11 +176,9 @@ def fit(
         stack.callback(getattr(shown, "close", lambda: None))
         for number in shown:
             position = None if checkpoints is None else data.get_state()
-            batch = next(data, None)
-            if batch is None:
+            if (batch := next(data, None)) is None:
                 raise ValueError(
-                    f"the batches ended after {number - 1} of {steps} steps: pass more epochs, or "
-                    "epochs=None"
+                    f"the batches ended after {number - 1} of {steps} steps: pass more epochs"
                 )
             state, metrics = step(state, batch)
             if pending is not None:
