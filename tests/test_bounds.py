@@ -143,16 +143,8 @@ BOUNDS: dict[str, Bound] = {
         ),
         warmup=whole(0, 9),
         peak=((LEAST,), (0.0,)),
-        end=PROBABILITY,
     ),
     **of("parameter_average", training.parameter_average, decay=OPEN_SHARE),
-    **of(
-        "cross_entropy",
-        lambda smoothing: training.cross_entropy(
-            np.zeros((3, 4)), np.zeros(3, np.int32), smoothing=smoothing
-        ),
-        smoothing=SHARE_BELOW_1,
-    ),
     **of(
         "mask_tokens",
         lambda rate=0.5, mask_id=0: training.mask_tokens(

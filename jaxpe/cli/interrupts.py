@@ -23,7 +23,8 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     thread receives the signal from the operating system through a socket, and ends the process. The
     interpreter's shutdown is skipped: it waits for running threads, and some of them crash in it.
 
-    An ignored signal stays ignored, as under `nohup`.
+    An ignored signal stays ignored, as under `nohup`. Of several processes, SIGTERM stays with JAX:
+    its handler, unknown to Python, lets all of them save the same step.
 
     Args:
         message: function that returns the last line for standard error, or "".
@@ -31,7 +32,10 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    jax = sys.modules.get("jax")  # not imported: `jaxpe --help` does without
+    several = jax is not None and jax.distributed.is_initialized()
+    signals = (signal.SIGINT,) if several else _SIGNALS
+    before = {number: signal.getsignal(number) for number in signals}
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     for number, handler in before.items():

@@ -104,6 +104,8 @@ def with_flags(value: Any, options: type) -> Any:
     ...     head_dim: int = 4
     >>> with_flags("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
     '--head-dim is 3: pass --head-dim 4, or another `encoding`'
+    >>> with_flags("leave it out: `head_dim=()`", Sizes)  # no value of several
+    'leave it out: --head-dim'
     """
     if isinstance(value, list | tuple):
         items = [with_flags(item, options) for item in value]
@@ -121,7 +123,7 @@ def with_flags(value: Any, options: type) -> Any:
         written = name.replace("_", "-")
         if given in ("True", "False"):
             return f"--{'no-' * (given == 'False')}{written}"
-        return f"--{written}" if given is None else f"--{written} {given}"
+        return f"--{written}" if given in (None, "()") else f"--{written} {given}"
 
     return _ARGUMENT.sub(flag, value)
 

@@ -4,7 +4,6 @@ With length bucketing, rows of similar length share a batch, which is cut to the
 that holds it. Sentences with 13 tokens on average are then not padded to the longest, of 66.
 """
 
-import dataclasses
 import functools
 import sys
 import zlib
@@ -19,7 +18,9 @@ from jaxpe.geometry.checks import check_size
 
 Batch = dict[str, np.ndarray]
 
-_TRIM = ("ids", "mask", "segments", "positions", "token_types")
+_TOKENS = ("ids", "mask", "segments", "positions", "token_types")
+# Batches whose rows are sorted by length together. Of a whole epoch, a document would nearly always
+# meet the same few documents of its length.
 _WINDOW = 64
 
 
@@ -31,15 +32,15 @@ def batches(
     epochs: int | None = None,
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] | None = None,
-    trim: Sequence[str] = _TRIM,
     share: tuple[int, int] = (0, 1),
 ) -> Any:
     """Shuffled batches for training, as a Grain `IterDataset`.
 
     Each epoch is a permutation of the rows, from (seed, epoch). Rows that do not fill a batch are
     left out of the epoch. With lengths and buckets, windows of 64 batches are sorted by length and
-    cut into batches, which are shuffled over the epoch. Arrays named in `trim` are cut along axis 1
-    to the smallest bucket that holds the longest row, so each bucket compiles once.
+    cut into batches, which are shuffled over the epoch. Arrays of tokens (ids, mask,
+    segments, positions, token_types) are cut along axis 1 to the smallest bucket that holds the
+    longest row, so each bucket compiles once.
 
     Args:
         arrays: arrays `[rows, ...]` by name.
@@ -48,7 +49,6 @@ def batches(
         epochs: number of epochs; None for an endless iteration.
         lengths: number of tokens of each row, `[rows]`; padding is after the tokens.
         buckets: ascending lengths to cut to; the last holds the longest row.
-        trim: names of the arrays to cut; names that `arrays` lacks are ignored.
         share: number of one of several equal parts of each batch, and the number of parts; in
             several processes `(jax.process_index(), jax.process_count())`.
 
@@ -65,7 +65,7 @@ def batches(
     (6, [0, 1, 2, 3, 4, 5])
     """
     grain = require("grain", extra="train")
-    rows = _Rows(arrays, batch_size, lengths, buckets, trim, share)
+    rows = _Rows(arrays, batch_size, lengths, buckets, share)
     source = _Shuffled(rows, seed, epochs)
     # Gathering rows is faster than passing them between threads.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
@@ -78,7 +78,6 @@ def in_order(
     batch_size: int,
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] | None = None,
-    trim: Sequence[str] = _TRIM,
     share: tuple[int, int] = (0, 1),
 ) -> list[Batch]:
     """Batches with every row once, in order, for evaluation.
@@ -89,7 +88,7 @@ def in_order(
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]
     """
-    rows = _Rows(arrays, batch_size, lengths, buckets, trim, share)
+    rows = _Rows(arrays, batch_size, lengths, buckets, share)
     count = -(-rows.count // batch_size)
     return [
         rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": rows.part(numbers) < rows.count}
@@ -97,35 +96,35 @@ def in_order(
     ]
 
 
-@dataclasses.dataclass
 class _Rows:
     """Arrays with equally many rows, and the lengths to cut a choice of rows to."""
 
-    arrays: Mapping[str, np.ndarray]
-    batch_size: int
-    lengths: Any
-    buckets: Any
-    trim: Sequence[str]
-    share: tuple[int, int]
-
-    def __post_init__(self):
-        check_size("batch_size", self.batch_size)
-        number, shares = self.share
-        if not 0 <= number < shares or self.batch_size % shares:
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        batch_size: int,
+        lengths: Any,
+        buckets: Any,
+        share: tuple[int, int],
+    ):
+        check_size("batch_size", batch_size)
+        number, shares = share
+        if not 0 <= number < shares or batch_size % shares:
             raise ValueError(
-                f"share={self.share} with batch_size={self.batch_size}: pass (number, shares), "
+                f"share={share} with batch_size={batch_size}: pass (number, shares), "
                 "with a number from 0 below the shares, which divide the batch"
             )
-        self.arrays = {name: np.asarray(array) for name, array in self.arrays.items()}
+        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
             raise ValueError(f"arrays must have equally many rows; these have {counts}")
-        self.count = next(iter(counts.values()))
-        if (self.lengths is None) != (self.buckets is None):
+        if (lengths is None) != (buckets is None):
             raise ValueError("lengths and buckets go together: pass both or neither")
-        if self.lengths is not None:
-            self.lengths, self.buckets = np.asarray(self.lengths), np.asarray(self.buckets)
-            _check_lengths(self.lengths, self.buckets, self.count, self.arrays.get("mask"))
+        self.count, self.batch_size, self.share = next(iter(counts.values())), batch_size, share
+        self.lengths: Any = None if lengths is None else np.asarray(lengths)
+        if lengths is not None:
+            self.buckets = np.asarray(buckets)
+            self._check_lengths()
 
     def part(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a batch that are in this share of it."""
@@ -136,29 +135,27 @@ class _Rows:
         if self.lengths is None:
             return batch
         width = self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())]
-        return batch | {name: batch[name][:, :width] for name in self.trim if name in batch}
+        return batch | {name: batch[name][:, :width] for name in _TOKENS if name in batch}
 
-
-def _check_lengths(
-    lengths: np.ndarray, buckets: np.ndarray, count: int, mask: np.ndarray | None
-) -> None:
-    if lengths.shape != (count,):
-        raise ValueError(f"lengths have shape {lengths.shape} for {count} rows")
-    longest = lengths.max(initial=0)
-    if not len(buckets) or (np.diff(buckets) <= 0).any() or buckets[-1] < longest:
-        raise ValueError(
-            f"buckets {buckets.tolist()} must ascend, and the last must hold the longest row, "
-            f"with {longest} tokens"
-        )
-    if mask is None or mask.ndim < 2:
-        return
-    beyond = np.argwhere(mask & (np.arange(mask.shape[1]) >= lengths[:, None]))
-    if len(beyond):  # it would be cut off silently
-        row, position = beyond[0]
-        raise ValueError(
-            f"row {row} has a token at position {position} by its mask, beyond its length of "
-            f"{lengths[row]}: move padding after the tokens"
-        )
+    def _check_lengths(self) -> None:
+        if self.lengths.shape != (self.count,):
+            raise ValueError(f"lengths have shape {self.lengths.shape} for {self.count} rows")
+        longest = self.lengths.max(initial=0)
+        if (np.diff(self.buckets) <= 0).any() or self.buckets.max(initial=-1) < longest:
+            raise ValueError(
+                f"buckets {self.buckets.tolist()} must ascend, and the last must hold the longest "
+                f"row, with {longest} tokens"
+            )
+        mask = self.arrays.get("mask")
+        if mask is None or mask.ndim < 2:
+            return
+        beyond = np.argwhere(mask & (np.arange(mask.shape[1]) >= self.lengths[:, None]))
+        if len(beyond):  # it would be cut off silently
+            row, position = beyond[0]
+            raise ValueError(
+                f"row {row} has a token at position {position} by its mask, beyond its length of "
+                f"{self.lengths[row]}: move padding after the tokens"
+            )
 
 
 class _Shuffled:

@@ -80,12 +80,17 @@ def build_model(
             model = _pretrained_model(config, config.pretrained, vocabulary)
             if mesh is not None:
                 placed = jax.device_put(functionalize(model)[1], partition_rules(model, mesh))
-                model = functionalize(model, lambda merged: merged)[0](placed)
+                model = with_params(model, placed)
             return model
         make = _constructor(config, vocabulary, counts)
         return init_model(make, seed=config.init_seed, mesh=mesh)
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def with_params(model: Any, params: Params) -> Any:
+    """Model with other values of its parameters."""
+    return functionalize(model, lambda merged: merged)[0](params)
 
 
 def build_loss(
@@ -143,24 +148,25 @@ def build_probe(
     In a chain with several position vectors, the vectors that are added to the embeddings are used.
 
     Raises:
-        InputError: too few documents to distinguish positions.
+        InputError: too few documents to distinguish positions, or an encoding without distances.
     """
-    try:
-        reference = reference_geometry(counts, document_geometry(corpus, seed=seed))
-    except ValueError as error:
-        raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
-    positions = np.arange(reference.occupied.shape[0], dtype=np.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
-        below = trunk(model)
+        below, positions = trunk(model), np.arange(len(reference.occupied), dtype=np.int32)
         heads = {"num_heads": below.config.num_heads, "head_dim": below.config.head_width}
         params = below.encoding_params.get_value()
         return encoding_probe(below.encoding, params, positions, reference, **heads)
 
-    # The reference is an argument, since XLA would take long to fold it as a constant. In several
-    # processes, arrays of JAX would be of one process alone.
-    reference = jax.tree.map(np.asarray, reference)
-    compiled = jax.jit(functionalize(model, probe)[0])
+    apply, params = functionalize(model, probe)
+    compiled = jax.jit(apply)
+    try:
+        reference = reference_geometry(counts, document_geometry(corpus, seed=seed))
+        # The reference is an argument, since XLA would take long to fold it as a constant. In
+        # several processes, arrays of JAX would be of one process alone.
+        reference = jax.tree.map(np.asarray, reference)
+        compiled.eval_shape(params, reference)  # before the first step, and the folder of the run
+    except ValueError as error:
+        raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
     return lambda params: compiled(params, reference)
 
 

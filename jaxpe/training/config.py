@@ -39,7 +39,7 @@ _TASKS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("label_field", "model.pooling"), ("classify", None)),
 }
 # Model options that can be set for a pretrained model.
-_FREE = ("pooling", "dropout", "dtype", "scan", "remat")
+_FREE = ("model.pooling", "model.dropout", "model.dtype", "model.scan", "model.remat")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ def check_config(config: TrainConfig) -> None:
             f"`accumulate={config.accumulate}` does not divide `batch_size={config.batch_size}`"
         )
     check_data_dir(config.data_dir, config.source)
-    for name in _changed_names(config, TrainConfig()):
+    for name in differences(config, TrainConfig()):
         if config.task not in (tasks := _TASKS.get(name, (config.task,))):
             listed = " or ".join(filter(None, tasks))
             raise InputError(f"`{name}` is for `task` {listed}: leave it out")
@@ -288,7 +288,13 @@ def load_config(directory: str | Path) -> TrainConfig:
     jaxpe.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     config, path = read_config(directory), Path(directory) / CONFIG
-    _refuse_imports(config, path)
+    for name in (config.encoding or "").split("+"):
+        module, colon, _ = name.partition(":")
+        if colon and module not in sys.modules:  # a file must not choose what is imported
+            raise InputError(
+                f"{path}: the encoding {name!r} is in a module that is not imported: import "
+                f"{module} first, or pass `encoding={name}`"
+            )
     try:
         check_config(config)
     except InputError as error:
@@ -316,17 +322,6 @@ def read_config(directory: str | Path) -> TrainConfig:
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 
-def _refuse_imports(config: TrainConfig, path: Path) -> None:
-    """Raise for encodings in modules that are not imported: a file must not choose the imports."""
-    for name in (config.encoding or "").split("+"):
-        module, colon, _ = name.partition(":")
-        if colon and module not in sys.modules:
-            raise InputError(
-                f"{path}: the encoding {name!r} is in a module that is not imported: import "
-                f"{module} first, or pass `encoding={name}`"
-            )
-
-
 def as_json(config: TrainConfig) -> dict[str, Any]:
     """Configuration as JSON values, without its folder, revision, and whether it resumes."""
     fields = dataclasses.asdict(config)
@@ -344,28 +339,23 @@ def flat_fields(config: TrainConfig) -> dict[str, Any]:
     return fields | {f"model.{name}": value for name, value in fields.pop("model").items()}
 
 
-def differences(config: TrainConfig, saved: TrainConfig) -> list[str]:
-    """Options that differ, each with its saved value.
+def differences(config: TrainConfig, other: TrainConfig) -> dict[str, Any]:
+    """Options that differ, with their values in the other configuration.
 
     >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
-    ['`model.dim` (128)']
+    {'model.dim': 128}
     """
-    values = flat_fields(saved)
-    return [f"`{name}` ({values[name]})" for name in _changed_names(config, saved)]
-
-
-def _changed_names(config: TrainConfig, other: TrainConfig) -> list[str]:
-    """Names of the options that differ."""
     values, others = flat_fields(config), flat_fields(other)
-    return [name for name, value in values.items() if value != others[name]]
+    return {name: others[name] for name, value in values.items() if value != others[name]}
 
 
 def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
     """Raise if a run is resumed with other settings than steps and epochs."""
     alike = dataclasses.replace(config, steps=saved.steps, epochs=saved.epochs)
     if changed := differences(alike, saved):
+        listed = ", ".join(f"`{name}` ({value})" for name, value in changed.items())
         raise InputError(
-            f"{config.out} resumes with its own settings, {', '.join(changed)}: leave these "
+            f"{config.out} resumes with its own settings, {listed}: leave these "
             "options out, or pass another `out`"
         )
 
@@ -378,13 +368,8 @@ def _check_pretrained(config: TrainConfig) -> None:
         )
     if config.encoding is not None:
         raise InputError("`encoding`: the pretrained model has its own; leave out one of the two")
-    fixed = [
-        f"`{name}`"
-        for name in _changed_names(config, TrainConfig())
-        if name.startswith("model.") and name.removeprefix("model.") not in _FREE
-    ]
-    if fixed:
-        fixed = ", ".join(fixed)
+    changed = [name for name in differences(config, TrainConfig()) if name not in _FREE]
+    if fixed := ", ".join(f"`{name}`" for name in changed if name.startswith("model.")):
         raise InputError(f"{fixed}: the pretrained model fixes these; leave them out")
 
 

@@ -1,7 +1,5 @@
 """Documents of a run: reading, tokenization, split, counts and batches."""
 
-import zlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +27,7 @@ from jaxpe.geometry import (
     position_geometry,
     rotate_within_documents,
 )
-from jaxpe.training.batches import Batch, batches, in_order
+from jaxpe.training.batches import Batch, batches, checksum, in_order
 from jaxpe.training.config import (
     LABEL,
     MAX_VOCAB,
@@ -93,9 +91,7 @@ def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
     rows, size = len(labelled.labels), config.batch_size
     if size > rows:
         raise InputError(f"`batch_size={size}` exceeds the {rows} documents to train on")
-    lengths = labelled.corpus.mask.sum(axis=1)
-    cut: dict[str, Any] = {"lengths": lengths, "buckets": _buckets(labelled), "share": _share()}
-    return batches(_arrays(labelled), batch_size=size, seed=config.seed, **cut)
+    return batches(**_batch_options(config, labelled), seed=config.seed)
 
 
 def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Batch]:
@@ -103,15 +99,8 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
     rows = np.random.default_rng(config.seed).permutation(len(labelled.labels))
     rows = rows[: config.evaluate_rows]
     lengths = labelled.corpus.mask.sum(axis=1)[rows]
-    order = np.argsort(lengths, kind="stable")
-    arrays = {name: array[rows[order]] for name, array in _arrays(labelled).items()}
-    options = {"lengths": lengths[order], "buckets": _buckets(labelled), "share": _share()}
-    return list(in_order(arrays, batch_size=config.batch_size, **options))
-
-
-def _share() -> tuple[int, int]:
-    """Share of each batch that this process has."""
-    return jax.process_index(), jax.process_count()
+    order = rows[np.argsort(lengths, kind="stable")]
+    return in_order(**_batch_options(config, labelled, order))
 
 
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
@@ -140,11 +129,8 @@ def _count_options(corpus: TokenCorpus) -> dict[str, Any]:
 
 def fingerprint(data: Data) -> dict[str, int]:
     """Checksum of the documents; a run is not resumed on changed documents."""
-    total = 0
-    for part in (data.train, data.held_out):
-        for array in (part.corpus.ids, part.labels):
-            total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
-    return {"documents": total}
+    arrays = [(part.corpus.ids, part.labels) for part in (data.train, data.held_out)]
+    return {"documents": int(checksum(arrays), 16)}
 
 
 def has_labels(config: TrainConfig) -> bool:
@@ -180,31 +166,26 @@ def _read(
 
     With `like`, they have its vocabulary and classes.
     """
-    options: dict[str, Any] = {
-        "split": split,
-        "text_field": config.text_field,
-        "skip_nulls": config.skip_nulls,
-        "data_dir": config.data_dir,
-        "progress": progress,
+    options: dict[str, Any] = {"split": split, "progress": progress}
+    for name in ("text_field", "skip_nulls", "data_dir"):
+        options[name] = getattr(config, name)
+    sizes: dict[str, Any] = {
+        "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
+        "length": config.length,
+        "special": config.special or config.pretrained is not None,
     }
+    name = tokenizer_name(config)
     if labelled:
-        options |= {"like": like, "label_field": config.label_field or LABEL}
-    if not labelled or like is None:
-        options |= {
-            "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
-            "length": config.length,
-            "special": config.special or config.pretrained is not None,
-        }
-    if labelled:
-        limit = None if like else _vocabulary_limit(config, tokenizer_name(config))
-        return load_labelled(config.source, max_vocab=limit, **options)
-    corpus = load_tokens(config.source, **options)
+        sizes = {} if like else sizes | {"max_vocab": _vocabulary_limit(config, name)}
+        label_field = config.label_field or LABEL
+        return load_labelled(config.source, like=like, label_field=label_field, **sizes, **options)
+    corpus = load_tokens(config.source, **sizes, **options)
     # The tokenizer may differ from the configured one: a file of ids has its own vocabulary.
     if like is None:
         corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))
     elif corpus.tokenizer != "ids":
         corpus = shared_vocabulary(like.corpus, corpus)
-    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_name(config))
+    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), name)
 
 
 def _vocabulary_limit(config: TrainConfig, tokenizer: str) -> int | None:
@@ -227,9 +208,19 @@ def _with_tokens(labelled: LabelledTokens, tokens: list[str]) -> LabelledTokens:
     return labelled._replace(corpus=corpus)
 
 
-def _arrays(labelled: LabelledTokens) -> Mapping[str, np.ndarray]:
+def _batch_options(
+    config: TrainConfig, labelled: LabelledTokens, rows: Any = slice(None)
+) -> dict[str, Any]:
+    """Arguments of `batches` and `in_order`: some documents, in batches of a process's share."""
     corpus = labelled.corpus
-    return {"ids": corpus.ids, "mask": corpus.mask, "labels": labelled.labels}
+    arrays = {"ids": corpus.ids, "mask": corpus.mask, "labels": labelled.labels}
+    return {
+        "arrays": {name: array[rows] for name, array in arrays.items()},
+        "batch_size": config.batch_size,
+        "lengths": corpus.mask.sum(axis=1)[rows],
+        "buckets": _buckets(labelled),
+        "share": (jax.process_index(), jax.process_count()),
+    }
 
 
 def _buckets(labelled: LabelledTokens) -> list[int]:
@@ -237,6 +228,7 @@ def _buckets(labelled: LabelledTokens) -> list[int]:
 
     The shorter one is a half or a quarter of the length, whichever removes more padding.
     """
+    # SST-2 at 64 positions: 61 % of the positions are padding, and 84 % without the shorter length.
     length = labelled.corpus.ids.shape[1]
     lengths = labelled.corpus.mask.sum(axis=1)
     shorter = [max(2, length // part) for part in (2, 4)]

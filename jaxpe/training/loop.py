@@ -162,7 +162,8 @@ def fit(
         _restore_position(data, restored)
     start, last = int(state.step), steps
     saves = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
-    history = _earlier_records(log, start) if restored or start else []
+    resumes = log is not None and (restored or start) and Path(log).exists()
+    history = [record for record in read_log(log) if record["step"] <= start] if resumes else []
     with _recorder(log, history, on_record) as write, contextlib.ExitStack() as stack:
         if restored is None and (not history or history[-1]["step"] < start):
             record, last = _with_findings({"step": start}, hooks, state, last)
@@ -175,7 +176,10 @@ def fit(
         stack.callback(getattr(shown, "close", lambda: None))
         for number in shown:
             position = None if checkpoints is None else data.get_state()
-            batch = _next_batch(data, number, steps)
+            if (batch := next(data, None)) is None:
+                raise ValueError(
+                    f"the batches ended after {number - 1} of {steps} steps: pass more epochs"
+                )
             state, metrics = step(state, batch)
             if pending is not None:
                 write(_record(*pending, state))
@@ -241,25 +245,10 @@ def _recorder(
         yield write
 
 
-def _next_batch(data: Any, number: int, steps: int) -> Any:
-    try:
-        return next(data)
-    except StopIteration:
-        raise ValueError(
-            f"the batches ended after {number - 1} of {steps} steps: pass more epochs, or "
-            "epochs=None"
-        ) from None
-
-
 def _is_preempted(step: int) -> bool:
     """Whether one of several processes received SIGTERM; true after the same step in all."""
     on = getattr(jax.config, "jax_enable_preemption_service", False)
     return bool(jax.process_count() > 1 and on and reached_preemption_sync_point(step))
-
-
-def _earlier_records(log: str | Path | None, last: int) -> list[Record]:
-    records = read_log(log) if log is not None and Path(log).exists() else []
-    return [record for record in records if record["step"] <= last]
 
 
 def _restore_position(data: Any, saved: Checkpoint) -> None:

@@ -43,20 +43,16 @@ def cross_entropy(
     labels: Int[ArrayLike, "*batch"],
     *,
     mask: Bool[ArrayLike, "*batch"] | None = None,
-    smoothing: float = 0.0,
 ) -> MeanMetric:
     """Cross-entropy in nats, in float32 or wider: −Σ log softmax(logits)[label].
 
-    With label smoothing ε (Szegedy et al. 2016) the target is (1 − ε)·label + ε/classes. Masked
-    entries do not count, whatever their logits and labels, NaN or −100 included. A label out of
-    range that is not masked gives NaN.
+    Masked entries do not count, whatever their logits and labels, NaN or −100 included. A label out
+    of range that is not masked gives NaN.
 
     >>> metric = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
     >>> metric.weight.item(), round(jnp.exp(metric.mean).item(), 5)
     (2.0, 4.0)
     """
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing={smoothing} must be in [0, 1)")
     logits, labels = jnp.asarray(logits), jnp.asarray(labels)
     keep = _all_true(labels) if mask is None else jnp.asarray(mask)
     # Masked before and after the softmax: otherwise the gradient at masked entries is 0 · NaN.
@@ -65,9 +61,7 @@ def cross_entropy(
     labels = jnp.where(keep, labels, 0)
     chosen = jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
     chosen = jnp.where(labels < 0, jnp.nan, chosen)  # negative indices would count from the end
-    # Without smoothing, the mean is left out: a logit of −∞ would give 0 · ∞.
-    target = (1 - smoothing) * chosen + smoothing * log_p.mean(axis=-1) if smoothing else chosen
-    return _tally(-target, keep)
+    return _tally(-chosen, keep)
 
 
 def accuracy(

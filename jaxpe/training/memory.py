@@ -31,19 +31,18 @@ def check_memory(
     length = f"`length={n}`"
     needs: list[tuple[int, str, str]] = []  # number of float32 values, their use, the remedy
     if config.pretrained is None:
-        sizes = f"`model.dim={model.dim}`, `model.layers={model.layers}`, {length}"
         copies = _STATES + (config.average is not None) if training else 1
-        count = parameters(config, vocab_size) * copies
-        use = f"a model with {sizes} and {vocab_size:,} words"
-        needs.append((count, use, "pass smaller sizes"))
+        use = f"a model with `model.dim={model.dim}`, `model.layers={model.layers}`, {length} and "
+        use += f"{vocab_size:,} words"
+        needs.append((copies * parameters(config, vocab_size), use, "pass smaller sizes"))
     if training:
-        step = f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {length}"
+        use = f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {length}"
         remedy = "pass a smaller `batch_size` or `length`, or `model.remat` and `model.scan`"
-        needs.append((activations(config), step, remedy))
+        needs.append((activations(config), use, remedy))
     if training and config.probe_at:
-        count = FOLDS * n * vocab_size + 2 * n**2
+        use = f"the geometry of {vocab_size:,} words at {length}"
         remedy = "pass a smaller `length`, or leave the probe out: `probe_at=()`"
-        needs.append((count, f"the geometry of {vocab_size:,} words at {length}", remedy))
+        needs.append((FOLDS * n * vocab_size + 2 * n**2, use, remedy))
     for count, what, remedy in needs:
         check_bytes(_FLOAT * count, what=what, remedy=remedy, limit=limit)
 

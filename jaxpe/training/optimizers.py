@@ -24,19 +24,17 @@ def learning_rate_schedule(
     steps: int,
     warmup: int = 0,
     decay: Literal["constant", "linear", "cosine"] = "constant",
-    end: float = 0.0,
 ) -> Schedule:
-    """Linear warm-up from 0 to `peak`, then constant, linear or cosine decay to `end`.
+    """Linear warm-up from 0 to `peak`, then constant, or linear or cosine decay to 0.
 
     Args:
         peak: largest rate, at step `warmup`; without warm-up, at the first step.
-        steps: number of training steps, warm-up included; the rate is `end` at step `steps`.
+        steps: number of training steps, warm-up included; a decay ends with them.
         warmup: number of warm-up steps.
-        decay: shape of the decay from `peak` to `end`; "constant" never decays.
-        end: last rate.
+        decay: shape of the decay; "constant" never decays.
 
     Raises:
-        ValueError: a warm-up as long as the training, or a negative rate.
+        ValueError: a warm-up as long as the training, or a rate that is not positive.
 
     >>> rate = learning_rate_schedule(peak=1.0, steps=10, warmup=2, decay="linear")
     >>> [float(rate(step)) for step in (0, 1, 2, 6, 10)]
@@ -44,19 +42,18 @@ def learning_rate_schedule(
     """
     if not 0 <= warmup < steps:
         raise ValueError(f"warmup={warmup} must be at least 0 and less than steps={steps}")
-    if peak <= 0 or not 0 <= end <= peak:
-        raise ValueError(f"peak={peak} must be positive, and end={end} between 0 and peak")
+    if not peak > 0:
+        raise ValueError(f"peak={peak} must be positive")
     after = {
-        "constant": lambda: optax.constant_schedule(peak),
-        "linear": lambda: optax.linear_schedule(peak, end, steps - warmup),
-        "cosine": lambda: optax.cosine_decay_schedule(peak, steps - warmup, alpha=end / peak),
+        "constant": optax.constant_schedule(peak),
+        "linear": optax.linear_schedule(peak, 0.0, steps - warmup),
+        "cosine": optax.cosine_decay_schedule(peak, steps - warmup),
     }
     if decay not in after:
         raise ValueError(f"decay={decay!r} is unknown: pass one of {', '.join(after)}")
-    if not warmup:
-        return after[decay]()
-    parts = [optax.linear_schedule(0.0, peak, warmup), after[decay]()]
-    return optax.join_schedules(parts, [warmup])
+    # Not optax.warmup_cosine_decay_schedule and its kin: they have no linear or constant decay.
+    parts = [optax.linear_schedule(0.0, peak, warmup), after[decay]]
+    return optax.join_schedules(parts, [warmup]) if warmup else after[decay]
 
 
 def weight_decay_mask(params: Params) -> Params:

@@ -30,6 +30,7 @@ from jaxpe.training.build import (
     build_probe,
     total_steps,
     trained_params,
+    with_params,
 )
 from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import (
@@ -71,6 +72,17 @@ Measured = dict[str, int | float | None]
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
 _ANEW = "pass another `out` to train anew"
+
+
+class _Run(NamedTuple):
+    """A run that is being made: what its parts share."""
+
+    config: TrainConfig
+    data: Data
+    model: Any
+    counts: Any  # of the corpus; None if neither a probe nor an encoding needs them
+    mesh: Mesh | None
+    steps: int
 
 
 class Evaluations(NamedTuple):
@@ -242,72 +254,61 @@ def train(
     fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
     counts = count_documents(data.train) if config.probe_at or fitted else None
     model = build_model(config, data.vocabulary, counts=counts, mesh=mesh)
-    facts = _facts(config, data, model)
+    rows = len(data.train.labels)
+    run = _Run(config, data, model, counts, mesh, total_steps(config, rows))
+    facts = _facts(run)
     progress.say(
         "{source}: {task}, {documents:,} documents, {vocab_size:,} tokens in the vocabulary\n"
         "{encoding}: {parameters:,} parameters, {steps:,} steps".format(**facts)
     )
-    before = facts["steps"] if saved is None else total_steps(saved, facts["documents"])
-    if facts["steps"] < before:
+    before = run.steps if saved is None else total_steps(saved, rows)
+    if run.steps < before:
         raise InputError(
             f"{config.out} has {before:,} steps: pass more `steps` or `epochs` to extend it, or "
             "leave both out to resume it"
         )
-    if facts["steps"] > before:
-        progress.say(f"extended from {before:,} to {facts['steps']:,} steps")
-    hooks = _hooks(config, model, data, counts, mesh, progress)
-    options = {"hooks": hooks, "on_record": on_record, "progress": progress}
-    end, times = _fit(config, data, model, facts["steps"], mesh, options)
+    if run.steps > before:
+        progress.say(f"extended from {before:,} to {run.steps:,} steps")
+    end, times = _fit(run, hooks=_hooks(run, progress), on_record=on_record, progress=progress)
     times["seconds"] = time.perf_counter() - started
     if finished is not None:  # no step was made, so the timings of the earlier run stay
         times = {name: getattr(finished, name) for name in times}
-    return _saved_result(config, model, end, facts | times)
+    return _saved_result(run, end, facts | times)
 
 
-def _fit(
-    config: TrainConfig,
-    data: Data,
-    model: Any,
-    steps: int,
-    mesh: Mesh | None,
-    options: dict[str, Any],
-) -> tuple[FitResult, dict[str, Any]]:
+def _fit(run: _Run, **options: Any) -> tuple[FitResult, dict[str, Any]]:
     """Train in the folder of the run; return the result, and fields of the summary.
 
     `options` are further arguments of `fit`.
     """
-    optimizer, schedule = build_optimizer(config, steps=steps)
-    loss = build_loss(config, model, data.vocabulary, train=True)
+    config, mesh = run.config, run.mesh
+    optimizer, schedule = build_optimizer(config, steps=run.steps)
+    loss = build_loss(config, run.model, run.data.vocabulary, train=True)
     step = train_step(loss, optimizer, accumulate=config.accumulate, schedule=schedule, mesh=mesh)
-    state = init_state(
-        functionalize(model)[1], optimizer, key=jax.random.key(config.seed), mesh=mesh
-    )
-    batches, documents = train_batches(config, data.train), fingerprint(data)
-    folder = config.out / CHECKPOINTS
+    params, key = functionalize(run.model)[1], jax.random.key(config.seed)
+    state = init_state(params, optimizer, key=key, mesh=mesh)
+    batches, documents = train_batches(config, run.data.train), fingerprint(run.data)
     require_equal_values(as_json(config) | documents)
     with contextlib.ExitStack() as stack:
         run_on_first_process(lambda: stack.enter_context(locked_folder(config.out)))
-        run_on_first_process(lambda: _prepare_folder(config, data.vocabulary, documents))
-        timed = _TimedStep(step)
+        run_on_first_process(lambda: _prepare_folder(config, run.data.vocabulary, documents))
+        timed, folder = _TimedStep(step), config.out / CHECKPOINTS
         with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
             resumed_at = checkpoints.latest() or 0
             end = fit(
-                state, timed, batches, steps=steps, log=config.out / LOG, checkpoints=checkpoints,
-                checkpoint_every=config.checkpoint_every, **options,
+                state, timed, batches, steps=run.steps, log=config.out / LOG,
+                checkpoints=checkpoints, checkpoint_every=config.checkpoint_every, **options,
             )  # fmt: skip
     return end, {"resumed_at": resumed_at, "tokens_per_second": timed.tokens_per_second}
 
 
-def _saved_result(
-    config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]
-) -> TrainResult:
+def _saved_result(run: _Run, end: FitResult, facts: dict[str, Any]) -> TrainResult:
     """Result of a finished run, whose summary and model are written."""
-    params = trained_params(config, end.state)
-    model = functionalize(model, lambda merged: merged)[0](params)
+    config, params = run.config, trained_params(run.config, end.state)
+    model = with_params(run.model, params)
     # Hugging Face has no classifier of the mean vector.
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
-        gathered = process_allgather(params, tiled=True)
-        whole = functionalize(model, lambda merged: merged)[0](gathered)
+        whole = with_params(model, process_allgather(params, tiled=True))
         run_on_first_process(
             lambda: save_huggingface(whole, config.out / MODEL, source=config.pretrained)
         )
@@ -316,7 +317,7 @@ def _saved_result(
         **facts,
         evaluation=_evaluations(end.history, config, facts["task"]),
         probe={"first": probes[0], "last": probes[-1]} if probes else {},
-        extended_after=_extended_after(config, end.history, steps=facts["steps"]),
+        extended_after=_extended_after(run, end.history),
     )
     text = json.dumps(to_json(summary), indent=2) + "\n"
     run_on_first_process(lambda: write_file(config.out / SUMMARY, text))
@@ -325,17 +326,17 @@ def _saved_result(
     return TrainResult(model, apply, params, end.history, last, summary, config.out)
 
 
-def _extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
-    """Last step whose learning rate differs from a run of `steps` steps; 0 for none."""
+def _extended_after(run: _Run, history: list[Record]) -> int:
+    """Last step whose learning rate is not the rate of a run of as many steps; 0 for none."""
     with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-        schedule = jax.jit(build_optimizer(config, steps=steps)[1])
-        rates = np.broadcast_to(schedule(np.arange(steps, dtype=np.int32)), (steps,))
-    pairs = [(record["step"], record.get("learning_rate")) for record in history if record["step"]]
+        schedule = jax.jit(build_optimizer(run.config, steps=run.steps)[1])
+        planned = np.broadcast_to(schedule(np.arange(run.steps, dtype=np.int32)), (run.steps,))
+    # Beyond rounding to float32.
     other = (
-        step
-        for step, rate in pairs
-        # Beyond rounding to float32.
-        if rate is not None and not np.isclose(rate, rates[step - 1], rtol=1e-5, atol=0)
+        record["step"]
+        for record in history
+        if record.get("learning_rate") is not None
+        and not math.isclose(record["learning_rate"], planned[record["step"] - 1], rel_tol=1e-5)
     )
     return max(other, default=0)
 
@@ -371,14 +372,13 @@ def load_run(directory: str | Path) -> LoadedRun:
     like = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
     folder, restored = config.out / CHECKPOINTS, None
     if folder.is_dir():
-        options: dict[str, Any] = {"keep": config.keep, "config": documents}
-        with Checkpoints(folder, read_only=True, **options) as checkpoints:
+        with Checkpoints(folder, read_only=True, config=documents) as checkpoints:
             restored = checkpoints.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
     state, step, _ = restored
     params = trained_params(config, state)
-    model = functionalize(model, lambda merged: merged)[0](params)
+    model = with_params(model, params)
     return LoadedRun(model, functionalize(model)[0], params, step, config, vocabulary)
 
 
@@ -402,35 +402,28 @@ class _TimedStep:
         return float(np.median(tokens[:-1] / np.diff(times)))
 
 
-def _hooks(
-    config: TrainConfig,
-    model: Any,
-    data: Data,
-    counts: Any,
-    mesh: Mesh | None,
-    progress: Progress,
-) -> list[Hook]:
+def _hooks(run: _Run, progress: Progress) -> list[Hook]:
     """Hooks that evaluate on the held-out documents and probe the encoding."""
-    loss = build_loss(config, model, data.vocabulary, train=False)
+    config, data = run.config, run.data
+    loss = build_loss(config, run.model, data.vocabulary, train=False)
     held_out = evaluation_batches(config, data.held_out)
 
     def evaluation(step: int, state: TrainState) -> Record:
-        params = trained_params(config, state)
-        means = evaluate(loss, params, held_out, mesh=mesh)
+        means = evaluate(loss, trained_params(config, state), held_out, mesh=run.mesh)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in means.items()}
 
     hooks = [Hook(at=every_n_steps(config.evaluate_every), run=evaluation)]
-    if not config.probe_at:
-        return hooks
-    scores = build_probe(model, data.train.corpus, counts, seed=config.seed)
+    if config.probe_at:
+        scores = build_probe(run.model, data.train.corpus, run.counts, seed=config.seed)
 
-    def probe(step: int, state: TrainState) -> Record:
-        found = as_record(scores(trained_params(config, state)))
-        return {f"probe/{name}": value for name, value in found.items()}
+        def probe(step: int, state: TrainState) -> Record:
+            found = as_record(scores(trained_params(config, state)))
+            return {f"probe/{name}": value for name, value in found.items()}
 
-    return [*hooks, Hook(at=set(config.probe_at), run=probe)]
+        hooks.append(Hook(at=set(config.probe_at), run=probe))
+    return hooks
 
 
 def _check_folder(config: TrainConfig) -> TrainConfig | None:
@@ -471,50 +464,42 @@ def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
 
 def _mesh(config: TrainConfig) -> Mesh | None:
     """Mesh of the devices that share the work; None for a single device."""
-    available = jax.device_count()
-    count = available if config.devices is None else config.devices
-    several = jax.process_count() > 1
+    available, several = jax.device_count(), jax.process_count() > 1
+    count = config.devices or available
     if count > available or (several and count < available):
         asked = "leave it out with several processes" if several else "pass at most as many"
         raise InputError(f"`devices` is {count}, but JAX has {available}: {asked}")
-    together = config.fsdp * config.tensor
-    if count % together:
-        raise InputError(
-            f"`fsdp={config.fsdp}` times `tensor={config.tensor}` is {together}, which does not "
-            f"divide {count} devices: pass smaller numbers"
-        )
-    if (local := jax.local_device_count()) % config.tensor:
-        raise InputError(
-            f"`tensor={config.tensor}` does not divide the {local} devices of a process: pass a "
-            "divisor"
-        )
-    parts = count // config.tensor
-    if config.batch_size % (parts * config.accumulate):
-        raise InputError(
-            f"`batch_size={config.batch_size}` is not divisible by {parts} devices "
-            f"times `accumulate={config.accumulate}`: pass a multiple, or fewer `devices`"
-        )
+    together, rows = config.fsdp * config.tensor, count // config.tensor
+    # JAX would say so in the first step only, when the folder is written. The axis "model" lies in
+    # one process, which therefore has whole rows of a batch.
+    for number, divisor, message in (
+        (count, together, "number of devices: pass smaller `fsdp` and `tensor`"),
+        (jax.local_device_count(), config.tensor, "devices of a process: pass a smaller `tensor`"),
+        (config.batch_size, rows * config.accumulate, "`batch_size`: pass a multiple"),
+    ):
+        if number % divisor:
+            raise InputError(f"{divisor} does not divide {number}, the {message}")
     if count == 1:
         return None
     shape, devices = (count // together, config.fsdp, config.tensor), jax.devices()[:count]
     return auto_mesh(jax.make_mesh(shape, (*ROWS, "model"), devices=devices))
 
 
-def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
+def _facts(run: _Run) -> dict[str, Any]:
     """Fields of a summary that are known before the first step."""
-    corpus, rows = data.train.corpus, len(data.train.labels)
+    config, data = run.config, run.data
     names = "+".join(entry.name for entry in encoding_entries(config))
     return {
-        "source": corpus.name,
+        "source": data.train.corpus.name,
         "task": data.vocabulary.task,
         "encoding": model_name(Path(config.pretrained)) if config.pretrained else names,
-        "documents": rows,
+        "documents": len(data.train.labels),
         "held_out": len(data.held_out.labels),
         "vocab_size": len(data.vocabulary.tokens),
         "length": config.length,
-        "parameters": parameter_count(model),
-        "longest": corpus.longest,
-        "steps": total_steps(config, rows),
+        "parameters": parameter_count(run.model),
+        "longest": data.train.corpus.longest,
+        "steps": run.steps,
     }
 
 

@@ -62,7 +62,7 @@ def init_state(
     """State before the first step; arrays are copied, since `train_step` donates their buffers.
 
     On a mesh, parameters that are divided over it stay divided, and so are the moments of the
-    optimizer, whose names end in the names of the parameters. All else is on every device.
+    optimizer, which are made by `jnp.zeros_like`. All else is on every device.
 
     >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
     0
@@ -72,31 +72,17 @@ def init_state(
     if mesh is None:
         return _first_state(params, key, init=optimizer.init)
     mesh = batch_mesh(mesh)[0]
-    params, key = placed_state((params, key), mesh)
-    first = partial(_first_state, init=optimizer.init)
-    shardings = _state_shardings(jax.eval_shape(first, params, key), params, mesh)
-    return jax.jit(first, out_shardings=shardings)(params, key)
+    params, key = jax.tree.map(jnp.copy, placed_state((params, key), mesh))
+    # Not under `jit`, where XLA chooses how to divide the moments: outside, `jnp.zeros_like` has
+    # the sharding of its argument.
+    state = TrainState(jnp.int32(0), params, optimizer.init(params), key, jnp.array(True))
+    return placed_state(state, mesh)
 
 
 @partial(jax.jit, static_argnames="init")
 def _first_state(params: Params, key: Array, *, init: Callable[[Params], Any]) -> TrainState:
     params, key = jax.tree.map(jnp.copy, (params, key))
     return TrainState(jnp.int32(0), params, init(params), key, jnp.array(True))
-
-
-def _state_shardings(shapes: TrainState, params: Params, mesh: Mesh) -> TrainState:
-    """Shardings of the parameters, and of the arrays of an optimizer that are like them."""
-    like = dict(jax.tree_util.tree_leaves_with_path(params))
-    lengths = sorted({len(path) for path in like}, reverse=True)
-
-    def sharding(path: tuple[Any, ...], x: jax.ShapeDtypeStruct) -> NamedSharding:
-        found = (like.get(path[-length:] if length else ()) for length in lengths)
-        for param in found:
-            if param is not None and param.shape == x.shape:
-                return param.sharding
-        return NamedSharding(mesh, PartitionSpec())
-
-    return jax.tree_util.tree_map_with_path(sharding, shapes)
 
 
 def step_function(
@@ -142,6 +128,7 @@ def step_function(
     optimizer = optax.with_extra_args_support(optimizer)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        # Not split: a resumed run needs the first key and the step alone to draw the same numbers.
         key = jax.random.fold_in(state.key, state.step)
         gradient, tally, extra = _gradient(loss, state.params, batch, key, accumulate)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
@@ -151,19 +138,20 @@ def step_function(
             )
             update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
+        metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
+        metrics |= {} if rate is None else {"learning_rate": rate}
+        metrics |= {name: other.mean for name, other in extra.items()}
         numbers = (tally.mean, grad_norm, update_norm)
-        skipped = {}
         if isinstance(opt_state, optax.ApplyIfFiniteState):  # without bad gradients in the update
-            numbers, skipped = numbers[2:], {"skipped": opt_state.total_notfinite}
-        finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
+            numbers, metrics["skipped"] = numbers[2:], opt_state.total_notfinite
+        metrics["finite"] = finite = reduce(
+            jnp.logical_and, map(jnp.isfinite, numbers), state.finite
+        )
         new = optax.apply_updates(state.params, updates), opt_state
+        # Not `lax.cond`, which `vmap` over seeds would turn into this.
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)
         )
-        metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
-        metrics |= {} if rate is None else {"learning_rate": rate}
-        metrics |= {name: other.mean for name, other in extra.items()} | {"finite": finite}
-        metrics |= skipped
         count = state.step + finite.astype(jnp.int32)
         return TrainState(count, params, opt_state, state.key, finite), metrics
 
@@ -252,11 +240,11 @@ def evaluate(
     {'loss': 2.5}
     """
     key = jax.random.key(0) if key is None else key
-    compiled, rows = jax.jit(loss), PartitionSpec()
+    sharding, rows = None, PartitionSpec()
     if mesh is not None:
         mesh, rows = batch_mesh(mesh)
-        compiled = jax.jit(loss, out_shardings=NamedSharding(mesh, PartitionSpec()))
-        params = placed_state(params, mesh)
+        sharding, params = NamedSharding(mesh, PartitionSpec()), placed_state(params, mesh)
+    compiled = jax.jit(loss, out_shardings=sharding)
     sums: dict[str, tuple[float, float]] = {}
     for index, batch in enumerate(batches):
         inputs = batch, jax.random.fold_in(key, index)
@@ -271,17 +259,15 @@ def evaluate(
 
 def _tallies(output: Any) -> tuple[MeanMetric, dict[str, MeanMetric]]:
     """Output of a loss as tallies, in which a number has weight 1."""
+
+    def tally(value: MeanMetric | Any) -> MeanMetric:
+        if isinstance(value, MeanMetric):
+            return value
+        value = _wide(jnp.asarray(value))
+        return MeanMetric(value, jnp.ones_like(value))
+
     loss, extra = output if type(output) is tuple else (output, {})
-    return _tally("the loss", loss), {name: _tally(name, other) for name, other in extra.items()}
-
-
-def _tally(name: str, value: MeanMetric | Any) -> MeanMetric:
-    if isinstance(value, MeanMetric):
-        return value
-    if jnp.shape(value):
-        raise ValueError(f"{name} has shape {jnp.shape(value)}: return a number, such as its mean")
-    value = _wide(jnp.asarray(value))
-    return MeanMetric(value, jnp.ones_like(value))
+    return tally(loss), {name: tally(other) for name, other in extra.items()}
 
 
 def _gradient(
@@ -301,8 +287,10 @@ def _gradient(
     # Microbatch i has rows i, i + accumulate, ...: rows of a batch sharded in blocks stay on their
     # devices. Sums, as the mean of optax.MultiSteps weighs a microbatch with few tokens like one
     # with many.
-    rows = _row_count(batch, accumulate)
-    size = None if accumulate == 1 else rows // accumulate
+    rows = len(next(iter(batch.values()))) if accumulate > 1 else 1
+    if rows % accumulate:
+        raise ValueError(f"accumulate={accumulate} does not divide a batch of {rows} rows")
+    size = rows // accumulate if accumulate > 1 else None
     with jax.numpy_dtype_promotion("standard"):
         gradient, (tally, extra) = optax.microbatch(part, (0, 1), size)(batch, jnp.arange(rows))
     weight = jnp.where(tally.weight == 0, 1, tally.weight)
@@ -316,14 +304,3 @@ def _norm(tree: Any) -> Array:
 
 def _wide(x: Array) -> Array:
     return x.astype(compute_dtype(x))
-
-
-def _row_count(batch: Batch, accumulate: int) -> int:
-    """Number of rows of a batch, which is divided into equal parts."""
-    counts = {name: len(array) for name, array in batch.items()} if accumulate > 1 else {}
-    for name, count in counts.items():
-        if count % accumulate:
-            raise ValueError(
-                f"batch[{name!r}] has {count} rows, which accumulate={accumulate} does not divide"
-            )
-    return next(iter(counts.values()), 1)

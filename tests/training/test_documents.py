@@ -93,4 +93,4 @@ def test_several_sources_are_saved_with_a_run(tmp_path):
     save_config(config)
     assert json.loads((tmp_path / "config.json").read_text())["source"] == ["a.txt", "b.txt"]
     saved = load_config(tmp_path)
-    assert (saved.source, differences(config, saved)) == (config.source, [])
+    assert (saved.source, differences(config, saved)) == (config.source, {})

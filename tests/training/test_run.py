@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -33,7 +34,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.run import _evaluations, _TimedStep
+from jaxpe.training.run import _evaluations, _mesh, _TimedStep
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.stored import write_bert
@@ -178,8 +179,13 @@ def test_every_kind_of_encoding_makes_a_model_and_is_probed(name, corpus, tmp_pa
     ids = jax.ShapeDtypeStruct((2, 8), np.int32)
     assert jax.eval_shape(apply, params, ids).logits.shape == (2, 8, 9)
     train = load_data(config(corpus, tmp_path)).train
-    probe = jax.eval_shape(build_probe(model, train.corpus, count_documents(train), seed=0), params)
-    assert probe.occupied.stress.shape == ()
+    probe = partial(build_probe, model, train.corpus, count_documents(train), seed=0)
+    encoding = nn.trunk(model).encoding
+    if encoding.defines("products") and not encoding.defines("vectors"):
+        with pytest.raises(InputError, match=r"defines `products`.*; or leave the probe out"):
+            probe()
+    else:
+        assert jax.eval_shape(probe(), params).occupied.stress.shape == ()
 
 
 def test_an_encoding_made_from_the_corpus_is(corpus, tmp_path):
@@ -281,11 +287,11 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
     resumed = load_config(asked.out)
     for changes in ({"seed": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):
         other = dataclasses.replace(resumed, **changes)
-        (name,) = differences(other, resumed)
+        ((name, saved),) = differences(other, resumed).items()
         with pytest.raises(InputError) as caught:
             train(other)
-        assert f"{name}: leave these options out" in str(caught.value)
-    assert name == "`model.dim` (8)"
+        assert f"`{name}` ({saved}): leave these options out" in str(caught.value)
+    assert (name, saved) == ("model.dim", 8)
 
 
 @pytest.fixture(scope="module")
@@ -406,6 +412,23 @@ def test_the_best_evaluation_has_the_greatest_accuracy_or_the_least_loss(task, b
     ]
     evaluations = _evaluations(history, TrainConfig(), task)
     assert [record["step"] for record in evaluations] == [0, best, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fsdp": 3}, "3 does not divide 8, the number of devices: pass smaller `fsdp` and"),
+        ({"tensor": 8}, "8 does not divide 4, the devices of a process: pass a smaller `tensor`"),
+        ({"batch_size": 12}, "8 does not divide 12, the `batch_size`: pass a multiple"),
+        ({"devices": 4}, "JAX has 8: leave it out with several processes"),
+    ],
+)
+def test_devices_that_do_not_fit_are_refused_before_anything_is_read(monkeypatch, changes, message):
+    for name, number in {"device": 8, "local_device": 4, "process": 2}.items():
+        monkeypatch.setattr(jax, f"{name}_count", lambda number=number: number)
+    with pytest.raises(InputError) as caught:
+        _mesh(TrainConfig(**{"batch_size": 32} | changes))
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(None, 400), (2.0, 6), (0.5, 2), (0.1, 1)])
