@@ -68,13 +68,10 @@ def attend(
         dropout_key: random key. The same weights are dropped in every implementation.
         broadcast_dropout: whether all rows and heads drop the weights of the same pairs.
         implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
-            blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias;
-            "tokamax" is that package's, if it is installed, with an n × n bias, and an n × n mask
-            unless it is an `AttentionMask` of causality alone; "splash" is JAX's kernel for TPUs,
-            of encodings that act on queries and keys alone. By default "dense" up to 256 × 256
-            pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 where weights are
-            made of whole rows. Blocks have reverse-mode derivatives, and forward over reverse; for
-            `jax.jvp` alone pass "dense".
+            blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias, and an
+            n × n mask unless it is an `AttentionMask` of causality alone. By default "dense" up to
+            256 × 256 pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 for an
+            encoding that needs whole rows.
         block_size: queries and keys of a block; only time and memory depend on it. An eighth of
             the keys, from 128 to 512, when None.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
@@ -85,7 +82,6 @@ def attend(
     Raises:
         ValueError: shapes that do not fit, a mask that is not boolean, an implementation that
             cannot compute what is asked for, or weights of whole rows beyond 8192 × 8192 pairs.
-        ImportError: "tokamax" without the package.
 
     >>> v = jnp.asarray([[[1.0]], [[3.0]]])
     >>> i = jnp.arange(2)

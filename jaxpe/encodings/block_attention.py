@@ -124,9 +124,15 @@ class _Row(NamedTuple):
         # the products as the base was, as in `attention_weights`.
         return jnp.maximum(logits, float(jnp.finfo(logits.dtype).min))
 
-    def masked(self, x: Array, fill: float = 0.0) -> Array:
-        """x where a query may attend."""
-        return x if self.allowed is None else jnp.where(self.allowed, x, fill)
+    def masked(self, logits: Array, fill: float) -> Array:
+        """Logits where a query may attend, else a number that `exp` makes 0."""
+        return logits if self.allowed is None else jnp.where(self.allowed, logits, fill)
+
+    def shares(self, logits: Array, *bases: Array) -> Array:
+        """exp(logits − bases), 0 where masked: before exp, whose slope times 0 would be NaN."""
+        for base in bases:
+            logits = logits - base[..., None]
+        return jnp.exp(self.masked(logits, -jnp.inf))
 
     def mixed(self, weights: Array) -> tuple[Array, Array]:
         """Sums of values `[share, size_q, width]`, and the weights that dropout leaves."""
@@ -181,8 +187,13 @@ def block_attention(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _attention(plan: Plan, terms: Callable[..., Tree], arrays: _Arrays) -> tuple[Array, Array]:
-    """Outputs in blocks, and the logarithms of the sums of the softmax, by a running maximum."""
+def _attention(
+    plan: Plan, terms: Callable[..., Tree], arrays: _Arrays
+) -> tuple[Array, tuple[Array, Array]]:
+    """Outputs in blocks; the maxima of logits, and logarithms of the sums of exp(logits − maxima).
+
+    Their sum would be rounded as the maxima are: at logits of 1e7 shares would sum to 1.5.
+    """
     dtype = compute_dtype(arrays.v)
     floor = float(jnp.finfo(dtype).min)
 
@@ -191,7 +202,7 @@ def _attention(plan: Plan, terms: Callable[..., Tree], arrays: _Arrays) -> tuple
             row, top = inputs
             logits = row.logits(plan)
             new = jnp.maximum(top, jnp.max(row.masked(logits, floor), axis=-1))
-            weights = row.masked(jnp.exp(logits - new[..., None]))
+            weights = row.shares(logits, new)
             term, dropped = row.mixed(weights)
             return new, jnp.sum(weights, axis=-1), term, _for_values(plan, dropped)
 
@@ -200,7 +211,7 @@ def _attention(plan: Plan, terms: Callable[..., Tree], arrays: _Arrays) -> tuple
         term = term + _value_term(plan, pair, dropped)
         return new, total * fade + weight, out * fade[..., None] + term
 
-    def block(block: Tree) -> tuple[Array, Array]:
+    def block(block: Tree) -> tuple[Array, tuple[Array, Array]]:
         zeros = jnp.zeros(block[0].shape[:-1], dtype)
         wide = jnp.zeros((*zeros.shape, arrays.v.shape[-2]), dtype)
         top, total, out = _over_keys(plan, arrays, block, attend, (zeros + floor, zeros, wide))
@@ -210,13 +221,14 @@ def _attention(plan: Plan, terms: Callable[..., Tree], arrays: _Arrays) -> tuple
             fade = jnp.exp(top - new)
             top, total, out = new, total * fade + jnp.exp(sink - new), out * fade[..., None]
         safe = jnp.where(total > 0, total, 1.0)  # a query without keys has output 0
-        return out / safe[..., None], jnp.where(total > 0, top + jnp.log(safe), 0.0)
+        return out / safe[..., None], (jnp.where(total > 0, top, 0.0), jnp.log(safe))
 
     return lax.map(block, (arrays.q, arrays.queries))
 
 
-# With p_ij = exp(s_ij − l_i), l the logarithms of the sums, N = Σ_j p v and T = Σ_j p = 1, the
-# derivative of the output is dN − out·dT, with l held constant. It is written in plain `lax`: JAX
+# With p_ij = exp(s_ij − m_i − l_i), m the maxima and l the logarithms of the sums, N = Σ_j p v and
+# T = Σ_j p = 1, the derivative of the output is dN − out·dT and of l dT, with m and l held constant
+# in p (m is any number, so its derivative is 0). It is written in plain `lax`: JAX
 # transposes it for reverse mode, and differentiates it again. The transpose makes the five products
 # of Dao et al. (2022) a pair of blocks. Alternatives: `jax.custom_vjp` has no forward mode. Without
 # a rule, N/T at `stop_gradient(l)` makes a third product in the forward pass: the value takes 1.6
@@ -225,44 +237,43 @@ def _attention(plan: Plan, terms: Callable[..., Tree], arrays: _Arrays) -> tuple
 @_attention.defjvp
 def _attention_jvp(
     plan: Plan, terms: Callable[..., Tree], primals: tuple[_Arrays], tangents: tuple[_Arrays]
-) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    out, log_sums = _attention(plan, terms, *primals)
-    sums = partial(_sums, plan, terms, log_sums)
-    _, (mixed, total) = jax.jvp(sums, primals, tangents)
-    return (out, log_sums), (mixed - out * total[..., None], total)
+) -> tuple[Tree, Tree]:
+    out, bases = _attention(plan, terms, *primals)
+    _, (mixed, total) = jax.jvp(partial(_sums, plan, terms, bases), primals, tangents)
+    return (out, bases), (mixed - out * total[..., None], (jnp.zeros_like(total), total))
 
 
 def _sums(
-    plan: Plan, terms: Callable[..., Tree], log_sums: Array, arrays: _Arrays
+    plan: Plan, terms: Callable[..., Tree], bases: tuple[Array, Array], arrays: _Arrays
 ) -> tuple[Array, Array]:
-    """Sums of exp(logits − log_sums)·values, and of exp(logits − log_sums)."""
+    """Sums of exp(logits − bases)·values, and of exp(logits − bases)."""
     again = partial(jax.checkpoint, prevent_cse=False)  # in a loop nothing is shared by mistake
 
     @again
-    def attend(pair: _Arrays, log_sums: Array, mixed: Array, total: Array) -> Tree:
+    def attend(pair: _Arrays, bases: Tree, mixed: Array, total: Array) -> Tree:
         @again
         def of_row(inputs: Tree) -> Tree:
             row, base = inputs
-            weights = row.masked(jnp.exp(row.logits(plan) - base[..., None]))
+            weights = row.shares(row.logits(plan), *base)
             term, dropped = row.mixed(weights)
             return term, jnp.sum(weights, axis=-1), _for_values(plan, dropped)
 
-        term, weight, dropped = _over_rows(of_row, (_rows(plan, terms, pair), log_sums))
+        term, weight, dropped = _over_rows(of_row, (_rows(plan, terms, pair), bases))
         return mixed + term + _value_term(plan, pair, dropped), total + weight
 
     @again
-    def block(arrays: _Arrays, block: Tree, log_sums: Array) -> tuple[Array, Array]:
-        total = jnp.zeros_like(log_sums)
+    def block(arrays: _Arrays, block: Tree, bases: tuple[Array, Array]) -> tuple[Array, Array]:
+        total = jnp.zeros_like(bases[0])
         if arrays.sink is not None:
-            total = jnp.exp(_sink_rows(arrays.sink, block[0], total.dtype) - log_sums)
+            total = jnp.exp(_sink_rows(arrays.sink, block[0], total.dtype) - bases[0] - bases[1])
         mixed = jnp.zeros((*total.shape, arrays.v.shape[-2]), total.dtype)
 
         def step(pair: _Arrays, *state: Array) -> Tree:
-            return attend(pair, log_sums, *state)
+            return attend(pair, bases, *state)
 
         return _over_keys(plan, arrays, block, step, (mixed, total))
 
-    return lax.map(lambda x: block(arrays, *x), ((arrays.q, arrays.queries), log_sums))
+    return lax.map(lambda x: block(arrays, *x), ((arrays.q, arrays.queries), bases))
 
 
 def _over_keys(
@@ -278,6 +289,11 @@ def _over_keys(
             return attend(pair, *state), None
         return lax.cond(jnp.any(allowed), partial(attend, pair), lambda *x: x, *state), None
 
+    # Under `shard_map` a state has to vary over the devices from its start on, as any array does;
+    # XLA removes the sum.
+    leaves = jax.tree.leaves((arrays, queries))
+    zero = sum(jnp.where(False, jnp.sum(x.ravel()[:1].astype(start[0].dtype)), 0) for x in leaves)
+    start = jax.tree.map(lambda x: x + zero, start)
     blocks = (jnp.arange(len(arrays.k)), arrays.k, arrays.v, arrays.keys)
     return lax.scan(step, start, blocks)[0]
 

@@ -215,11 +215,15 @@ def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
         dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
 
-    return moved_positions(encoding, scaled_positions)._replace(rotates=encoding.rotates)
+    kept = {"rotates": encoding.rotates, "centered": encoding.centered}
+    return moved_positions(encoding, scaled_positions)._replace(**kept)
 
 
 def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encoding:
-    """The encoding at positions move(i), in all of its hooks."""
+    """The encoding at positions move(i), in all of its hooks.
+
+    Positions are not counted from a middle before: a move that is not linear changes offsets.
+    """
 
     def at_moved(hook, arrays, count):
         def apply(params, *args):
@@ -233,7 +237,7 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     hooks |= {name: at_moved(name, 1, 1) for name in (*_SINGLE, "context")}
     hooks |= {name: at_moved(name, arrays, 2) for name, arrays in _PAIRS.items()}
     defined: dict[str, Any] = {name: f for name, f in hooks.items() if encoding.defines(name)}
-    return encoding._replace(rotates=False, **defined)
+    return encoding._replace(rotates=False, centered=False, **defined)
 
 
 def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -241,8 +245,8 @@ def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
 
     DroPE (Gelberg et al. 2025) uses it: train with RoPE; load the weights into a model without
     positions, which fits because neither has parameters; recalibrate briefly at the training
-    length; then scale the logits by a constant for longer contexts. A bias is not scaled. The
-    parameters do not change.
+    length; then scale the logits by a constant for longer contexts. The parameters do not change. A
+    bias of positions is not scaled; one that reads queries, as Shaw's, gets the scaled ones.
 
     Args:
         encoding: any encoding; `identity()` for no positions.

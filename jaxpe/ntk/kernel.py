@@ -26,6 +26,7 @@ from jaxpe.ntk._checks import (
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
 
 _BUDGET = 2**28  # bytes of two blocks of Jacobians, unless two examples take more
+_WARNED = 4  # examples that show whether parameters move the output
 
 
 def empirical_ntk(
@@ -70,7 +71,7 @@ def empirical_ntk(
         mesh: mesh with an axis "data", over which the rows of x1 are sharded; x2=None then saves
             nothing.
         warn: whether to warn, outside transformations, if only one layer has a nonzero Jacobian, as
-            with a readout initialised to 0. It costs one gradient.
+            with a readout initialised to 0. It costs a gradient of four examples.
 
     Returns:
         The kernel, float32 or wider.
@@ -90,7 +91,8 @@ def empirical_ntk(
     if block_size is not None:
         check_size("block_size", block_size)
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
-        warn_of_dead_parameters(f, params, x1)
+        few = jax.tree.map(lambda x: x[:_WARNED], x1)  # the gradient of all may not fit in memory
+        warn_of_dead_parameters(f, params, few)
     mesh = None if mesh is None else auto_mesh(mesh)
     return _compiled_kernel(params, x1, x2, f=f, axes=axes, block_size=block_size, mesh=mesh)
 

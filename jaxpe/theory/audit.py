@@ -100,7 +100,8 @@ def less(
     (False, True)
     """
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
-    return Comparison(lhs, rhs, rhs - lhs, lhs + jnp.asarray(noise, lhs.dtype) < rhs)
+    slack = jnp.where(lhs == rhs, 0.0, rhs - lhs)  # of two infinities, too
+    return Comparison(lhs, rhs, slack, lhs + jnp.asarray(noise, lhs.dtype) < rhs)
 
 
 def finite(x: Float[Array, ""]) -> Comparison:

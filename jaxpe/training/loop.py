@@ -36,7 +36,9 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (named after the event)
 
 
 class StopTraining(Exception):  # noqa: N818 (named after the event)
-    """Raised by a hook to make this step the last: `fit` saves, and returns as at its end.
+    """Raised by a hook to make this step the last: `fit` saves it, and returns as at its end.
+
+    Before the first step there is nothing to save.
 
     The `findings` join the record of this step, as the return value of a hook does.
     """
@@ -132,7 +134,7 @@ def fit(
         checkpoints: checkpoints to save to and to resume from.
         checkpoint_every: steps between checkpoints; the last step is always saved.
         log: path of the log; lines after the starting step are removed.
-        hooks: hooks, which run in order.
+        hooks: hooks, which run in order; those that `StopTraining` makes due come after the others.
         on_record: receives each complete record, as a dict of Python numbers; None for a number
             that is not finite. A resumed run repeats the records after its checkpoint.
         progress: receives the number of the step.
@@ -166,7 +168,8 @@ def fit(
     history = [record for record in read_log(log) if record["step"] <= start] if resumes else []
     with _recorder(log, history, on_record) as write, contextlib.ExitStack() as stack:
         if restored is None and (not history or history[-1]["step"] < start):
-            record, last = _with_findings({"step": start}, hooks, state, last)
+            due = [hook.due(start, last=last) for hook in hooks]
+            record, last = _with_findings({"step": start}, hooks, due, state, last)
             if len(record) > 1:
                 write(record)
         pending: tuple[int, Metrics] | None = None
@@ -186,8 +189,9 @@ def fit(
             pending = number, metrics
             preempted = _is_preempted(number)
             is_saved = preempted or number == last or saves(number)
-            if is_saved or any(hook.due(number, last=last) for hook in hooks):
-                record, last = _with_findings(_record(*pending, state), hooks, state, last)
+            due = [hook.due(number, last=last) for hook in hooks]
+            if is_saved or any(due):
+                record, last = _with_findings(_record(*pending, state), hooks, due, state, last)
                 pending = None
                 write(record)
             if checkpoints is not None and (is_saved or number == last):
@@ -203,13 +207,13 @@ def fit(
 
 
 def _with_findings(
-    record: Record, hooks: Sequence[Hook], state: TrainState, last: int
+    record: Record, hooks: Sequence[Hook], due: Sequence[bool], state: TrainState, last: int
 ) -> tuple[Record, int]:
     """Record of a step with the findings of its hooks, and the last step, which they may set."""
-    number, ends = record["step"], last
+    number = record["step"]
     # Hooks that are due come first: one may end the run, and then hooks with `ends` are due.
-    for hook in sorted(hooks, key=lambda hook: not hook.due(number, last=ends)):
-        if not hook.due(number, last=last):
+    for hook, is_due in sorted(zip(hooks, due, strict=True), key=lambda pair: not pair[1]):
+        if not is_due and not (hook.ends and number == last):
             continue
         try:
             findings = hook.run(number, state) or {}

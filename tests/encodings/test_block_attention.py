@@ -105,6 +105,34 @@ def test_blocks_equal_dense(name):
         assert np.isfinite(largest_errors(blocks, blocks)), case
 
 
+@pytest.mark.parametrize("case", MASKS)
+def test_large_logits_have_the_derivatives_of_dense_attention(case):
+    """Masked ones exceed the others by more than `exp` can hold, also where a query has no key."""
+    order, segments, valid = MASKS[case]
+    mask = AttentionMask(order, order, segments, segments, valid)
+    arrays = ((), *qkv(), normal(4, 2, N, SIZES.dim))
+    options = {"scale": 2000.0}
+    blocks, dense = (
+        derivatives(partial(outputs, jaxpe.identity(), way, INDEX, mask, **options), arrays)
+        for way in ("blocks", "dense")
+    )
+    for found, wanted in zip(*map(jax.tree.leaves, (blocks, dense)), strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, wanted, atol=1e-9 * max(1, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("common", [1e7, -1e9, -np.inf])
+def test_shares_sum_to_one_beside_a_large_common_bias(common):
+    q, k, v = (x.astype(jnp.float32) for x in qkv(lead=()))
+    far = jaxpe.Encoding(bias=lambda *_: jnp.full((1, 1, 1), common, jnp.float32))
+
+    def total(v):
+        options = {"implementation": "blocks", "block_size": 3}
+        return attend(far, (), q, k, v, q_positions=INDEX, k_positions=INDEX, **options).sum()
+
+    np.testing.assert_allclose(jax.grad(total)(v).sum(axis=0), float(N), rtol=1e-5)
+
+
 def test_a_query_without_keys_has_output_zero():
     i = np.arange(N)
     attended = partial(attend, jaxpe.identity(), (), *qkv(lead=()), q_positions=i, k_positions=i)
