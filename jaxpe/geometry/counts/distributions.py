@@ -14,9 +14,9 @@ from jaxpe.geometry.checks import (
     check_distributions,
     checked_counts,
     host_floats,
-    matrix,
     nan_unless_distributions,
     numbers,
+    sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
 
@@ -114,7 +114,7 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
     """
     mu = checked_distributions(mu)
     probabilities, present = mu if isinstance(mu, PositionalDistributions) else (mu, None)
-    probabilities = matrix(probabilities, "mu", "[n, vocab]")
+    probabilities = sized(probabilities, "mu", "n vocab")
     present = as_present(present, len(probabilities))
     if is_traced(probabilities, present):
         probabilities = nan_unless_distributions(probabilities)

@@ -5,7 +5,7 @@ of documents, they suffice for split halves and resampling without the text.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -108,23 +108,13 @@ def count_tokens(
     check_size("vocab_size", vocab_size, each=length)
     if folds is not None:
         check_size("folds", folds, each=length * vocab_size)
-    if groups is not None:
-        check_labels("groups", groups, len(ids))
     weight = _weights(len(ids), repeats)
-    options = {"vocab_size": vocab_size, "exclude": tuple(exclude), "folds": folds}
-    return _counted(ids, mask, weight, groups, **options)
+    return _counted(ids, mask, weight, groups, vocab_size, tuple(exclude), folds)
 
 
 @partial(jax.jit, static_argnames=("vocab_size", "exclude", "folds"))
 def _counted(
-    ids: Array,
-    mask: Array,
-    weight: Array,
-    groups: Array | None,
-    *,
-    vocab_size: int,
-    exclude: tuple[int, ...],
-    folds: int | None,
+    ids: Array, mask: Array, weight: Array, groups: Array | None, vocab_size, exclude, folds
 ) -> PositionCounts:
     """Counts of checked documents; with the tokens outside the vocabulary."""
     length = ids.shape[1]
@@ -251,7 +241,7 @@ def pad_documents(
     """
     if not len(documents):
         raise ValueError("no documents: pass at least one list of ids")
-    rows = [np.asarray(document if len(document) else np.zeros(0, int)) for document in documents]
+    rows = [np.asarray(each, None if len(each) else int) for each in documents]
     for number, row in enumerate(rows):
         if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
             raise ValueError(
@@ -301,15 +291,19 @@ def stack_corpora(
     if not len(corpora):
         raise ValueError("no corpora: pass at least one pair of ids and a mask")
     pairs = [tuple(map(np.asarray, ids_and_mask(*corpus))) for corpus in corpora]
-    rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
-    shape = len(pairs), rows, length
-    ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    repeats = np.zeros((len(pairs), rows), np.int32)
-    for number, (corpus_ids, corpus_mask) in enumerate(pairs):
-        block = (number, slice(corpus_ids.shape[0]), slice(corpus_ids.shape[1]))
-        ids[block], mask[block] = np.where(corpus_mask, corpus_ids, 0), corpus_mask
-        repeats[block[:2]] = 1
-    return StackedCorpora(ids, mask, repeats)
+    largest = np.max([ids.shape for ids, _ in pairs], axis=0)
+
+    def stacked(arrays: Iterable[np.ndarray]) -> np.ndarray:
+        filled = [
+            np.pad(x, [(0, m - k) for m, k in zip(largest, x.shape, strict=False)]) for x in arrays
+        ]
+        return np.stack(filled)
+
+    return StackedCorpora(
+        stacked(np.where(mask, ids, 0).astype(np.int32) for ids, mask in pairs),
+        stacked(mask for _, mask in pairs),
+        stacked(np.ones(len(ids), np.int32) for ids, _ in pairs),
+    )
 
 
 def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
@@ -342,8 +336,15 @@ def checked_ids(
             "or none"
         )
     ids, mask = ids_and_mask(ids, mask)
-    if not is_traced(ids, mask):
-        _refuse_outside(ids, mask, vocab_size)
+    values = None if is_traced(ids, mask) else np.asarray(ids)
+    # Two passes without a temporary array settle the common case of valid ids.
+    if values is not None and values.size and not (values.min() >= 0 and values.max() < vocab_size):
+        bad = np.argwhere(((values < 0) | (values >= vocab_size)) & np.asarray(mask))
+        if len(bad):
+            raise ValueError(
+                f"id {values[tuple(bad[0])]} at document {bad[0][0]}, position {bad[0][1]} is "
+                f"outside [0, {vocab_size}): raise vocab_size, or mask padding with mask=False"
+            )
     # Host arrays stay on the host: the jitted functions that follow transfer them.
     return _wide_ids(ids), mask
 
@@ -357,18 +358,14 @@ def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
             raise ValueError(
                 "documents of different lengths: pass pad_documents(documents) as ids and mask"
             ) from error
-    if not jnp.issubdtype(ids.dtype, jnp.integer):
-        raise ValueError(f"ids are {ids.dtype}, not integers: pass ids.astype('int32')")
-    if ids.ndim != 2:
-        raise ValueError(f"ids have shape {ids.shape}, not [documents, n]")
+    if not jnp.issubdtype(ids.dtype, jnp.integer) or ids.ndim != 2:
+        raise ValueError(f"ids are {ids.dtype} {ids.shape}: pass integers [documents, n]")
     if ids.shape[0] > INT32_MAX:
         raise OverflowError(f"more than {INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
     mask = np.asarray(mask) if isinstance(mask, list | tuple) else mask
-    if not jnp.issubdtype(mask.dtype, jnp.bool_):
-        raise ValueError(f"mask is {mask.dtype}, not bool: pass mask.astype(bool)")
-    if mask.shape != ids.shape:
-        raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
+    if mask.dtype != bool or mask.shape != ids.shape:
+        raise ValueError(f"mask is {mask.dtype} {mask.shape}: pass bool of shape {ids.shape}")
     return ids, mask
 
 
@@ -379,21 +376,6 @@ def check_labels(name: str, values: ArrayLike, documents: int) -> None:
         raise ValueError(
             f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each of "
             f"{documents} documents"
-        )
-
-
-def _refuse_outside(ids, mask, vocab_size: int) -> None:
-    """Raise on the first unmasked id outside the vocabulary."""
-    values = np.asarray(ids)
-    # Two passes without a temporary array settle the common case of valid ids.
-    if values.size == 0 or (values.min() >= 0 and values.max() < vocab_size):
-        return
-    bad = ((values < 0) | (values >= vocab_size)) & np.asarray(mask)
-    if bad.any():
-        row, position = np.argwhere(bad)[0]
-        raise ValueError(
-            f"id {values[row, position]} at document {row}, position {position} is outside "
-            f"[0, {vocab_size}): raise vocab_size, or mask padding with mask=False"
         )
 
 
@@ -421,9 +403,7 @@ def _wide_ids(ids: ArrayLike) -> ArrayLike:
 
 def is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
-    ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
-    limits = jnp.iinfo(ids.dtype)
-    for token in exclude:
-        if limits.min <= token <= limits.max:  # other exclusions match no id
-            excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
-    return excluded
+    ids = jnp.asarray(_wide_ids(ids))
+    limits = jnp.iinfo(ids.dtype)  # exclusions beyond them match no id
+    among = [token for token in exclude if limits.min <= token <= limits.max]
+    return jnp.isin(ids, jnp.asarray(among, ids.dtype))

@@ -15,6 +15,7 @@ from jaxpe.geometry.checks import (
     checked_distances,
     checked_encoding,
     checked_symmetric,
+    sized,
 )
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
@@ -25,14 +26,11 @@ from jaxpe.geometry.distances.matrices import (
     distances_from_gram,
     gram_from_squared,
     hellinger_gram,
-    matrix,
     safe_sqrt,
-    square_matrix,
 )
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.distances.toeplitz import unexplained_share
 from jaxpe.geometry.mds.gauge import horizontal_operator, inverse_where, turning
-from jaxpe.geometry.mds.krylov import check_dim
 
 
 class ClassicalMDS(NamedTuple):
@@ -127,9 +125,9 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
-    B = square_matrix(B, "the Gram matrix")
+    B = sized(B, "the Gram matrix", "n n")
     n = B.shape[0]
-    check_dim(dim, n)
+    check_size("dim", dim, each=n)
     if not n:
         raise ValueError("the Gram matrix has shape (0, 0): pass at least one position")
     columns = min(dim, n)
@@ -188,7 +186,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = matrix(checked_encoding(P), "P", "[n, d]")
+    P = sized(checked_encoding(P), "P", "n d")
     n, d = P.shape
     check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):

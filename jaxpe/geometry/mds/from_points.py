@@ -9,13 +9,12 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import checked_encoding
+from jaxpe.geometry.checks import check_size, checked_encoding
 from jaxpe.geometry.distances.matrices import centre_rows, inner_products
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.mds.gauge import gauged_coordinates, noise
 from jaxpe.geometry.mds.krylov import (
     Eigenpairs,
-    check_dim,
     leading_pairs,
     residual_norms,
 )
@@ -64,8 +63,6 @@ def classical_mds_from_points(
     dim: int,
     method: Literal["auto"] | Method = "auto",
     tolerance: float = 1e-5,
-    max_products: int | None = None,
-    oversample: int | None = None,
     key: Array | None = None,
 ) -> PrincipalCoordinates:
     """Classical scaling of the Euclidean distances between points, for many positions.
@@ -88,8 +85,6 @@ def classical_mds_from_points(
         dim: number of columns; columns beyond the rank are 0.
         method: name of the method.
         tolerance: tolerance of residuals, relative to λ_1.
-        max_products: columns after which "krylov" stops; 100·(dim + 16) by default.
-        oversample: pairs sought beyond `dim`; dim/4, or 8, by default.
         key: PRNG key of the random directions of "krylov"; `jax.random.key(0)` by default.
 
     >>> found = classical_mds_from_points(np.array([[0.0, 0.0], [4.0, 3.0]]), dim=1)
@@ -97,7 +92,7 @@ def classical_mds_from_points(
     ([[2.5], [-2.5]], 'dense')
     """
     cloud = as_points(checked_encoding(points))
-    check_dim(dim, len(cloud.present), oversample)
+    check_size("dim", dim, each=len(cloud.present))
     if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
@@ -109,11 +104,8 @@ def classical_mds_from_points(
         method = "dense" if min(n, k) <= max(_DENSE_SIDE, 4 * dim) else "krylov"
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
-    if method == "dense":
-        pairs = _dense_eigenpairs(fixed, **options)
-    else:
-        options |= {"max_products": max_products, "oversample": oversample}
-        pairs = _krylov_pairs(fixed, key, **options)
+    dense = method == "dense"
+    pairs = _dense_pairs(fixed, **options) if dense else _krylov_pairs(fixed, key, **options)
     coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
@@ -160,14 +152,14 @@ def _coordinates(
     return gauged_coordinates(gram_product, dim, centred, vectors, eigenvalues)
 
 
-@partial(jax.jit, static_argnames=("dim", "tolerance", "max_products", "oversample"))
+@partial(jax.jit, static_argnames=("dim", "tolerance"))
 def _krylov_pairs(centred: Array, key: Array | None, **options: Any) -> Eigenpairs:
     n, dtype = len(centred), centred.dtype
     return leading_pairs(partial(gram_product, centred), n, key=key, dtype=dtype, **options)
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
-def _dense_eigenpairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
+def _dense_pairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape
     small = inner_products(centred if n <= k else centred.T)

@@ -15,8 +15,9 @@ from jax import Array
 from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.checks import floating, sized
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
+from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.noise.position import PositionGeometry, checked_position, position_geometry
 from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
@@ -134,7 +135,7 @@ def rank_above_null(
     >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
     1
     """
-    gram, null_grams = square_matrix(gram, "gram"), floating(null_grams, "null_grams")
+    gram, null_grams = sized(gram, "gram", "n n"), floating(null_grams, "null_grams")
     if null_grams.ndim != 3 or null_grams.shape[1:] != gram.shape or not gram.size:
         raise ValueError(
             f"gram has shape {gram.shape}, null_grams {null_grams.shape}: pass [n, n] of at least "
