@@ -5,7 +5,6 @@ a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers cannot be r
 `nan_unless_...` turn invalid ones into NaN.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -173,19 +172,12 @@ def _is_distribution(sums: Any, least: Any) -> Any:
 
 
 def checked_counts(counts: Any, name: str = "counts") -> Any:
-    """Counts; raises where a number is negative, NaN or infinite. Traced numbers pass."""
+    """Counts or a tolerance; raises for a negative number, NaN or inf. Traced numbers pass."""
     numbers = _concrete_numbers(counts, as_floats=False)  # spares large integer tables a pass
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
     return counts
-
-
-def checked_tolerance(tolerance: Any) -> Any:
-    """A tolerance; raises unless it is a finite number of at least 0."""
-    if not is_traced(tolerance):
-        numbers(tolerance, "tolerance")
-    return checked_counts(tolerance, "tolerance")
 
 
 def checked_weights(weights: Any) -> Any:
@@ -285,12 +277,18 @@ def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n
     if present is None:
         return jnp.ones(n, bool)
     present = jnp.asarray(present)
-    if present.shape != (n,) or present.dtype != bool:
-        raise ValueError(
-            f"present is {present.dtype} of shape {present.shape}: pass one bool for each of the "
-            f"{n} positions"
-        )
+    check_each("present", present, n, "positions")
     return present
+
+
+def check_each(name: str, values: Any, n: int, what: str, *, kind: Any = jnp.bool_) -> None:
+    """Raise unless there is a boolean, or an integer, for each of n positions or documents."""
+    if values.shape != (n,) or not jnp.issubdtype(values.dtype, kind):
+        noun = "bool" if kind is jnp.bool_ else "integer"
+        raise ValueError(
+            f"{name} is {values.dtype} of shape {values.shape}: pass one {noun} for each of {n} "
+            f"{what}"
+        )
 
 
 def numbers(x: Any, name: str) -> Array:
@@ -305,16 +303,6 @@ def check_numeric(x: Any, name: str) -> None:
     is_concrete = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
     if hasattr(x, "_fields") or (is_concrete and np.asarray(x).dtype.kind not in "biufcV"):
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
-
-
-def numeric(name: str) -> Callable[[Any], Any]:
-    """A check for `checked_jit`: `host_floats` of numbers; anything else raises."""
-
-    def check(x: Any) -> Any:
-        check_numeric(x, name)
-        return host_floats(x)
-
-    return check
 
 
 def floating(x: ArrayLike, name: str = "the array") -> Array:

@@ -1,5 +1,6 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -55,13 +56,10 @@ def _checked_cells(counts: Any, empty: Any) -> Any:
     return checked_counts(cells)
 
 
-def _checked_smoothing(smoothing: Any) -> Any:
-    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
-    return smoothing
+_smoothing = partial(checked_counts, name="smoothing")
 
 
-@checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_checked_smoothing)
+@checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_smoothing)
 def positional_distributions(
     counts: PositionCounts | Real[ArrayLike, "n vocab"],
     *,

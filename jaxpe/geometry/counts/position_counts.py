@@ -17,7 +17,7 @@ from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced, sum_counts, tree_add
 from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.checks import check_each, check_size
 
 INT32_MAX = 2**31 - 1
 
@@ -372,11 +372,7 @@ def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
 def check_labels(name: str, values: ArrayLike, documents: int) -> None:
     """Raise unless there is an integer for each document."""
     values = values if hasattr(values, "dtype") else np.asarray(values)
-    if values.shape != (documents,) or not jnp.issubdtype(values.dtype, jnp.integer):
-        raise ValueError(
-            f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each of "
-            f"{documents} documents"
-        )
+    check_each(name, values, documents, "documents", kind=jnp.integer)
 
 
 def scatter_add(

@@ -227,8 +227,9 @@ def _split_lists(
     lists += _rare_pairs(number[rare], int(sizes.sum()), len(order))
     filled = (0, rounded_size(len(order) + 1) - len(order))
     tokens = jax.tree.map(lambda x: np.pad(x[order].astype(np.int32), filled), tokens)
-    found = jax.device_put((tokens, *(x.astype(np.int32) for x in lists)))
-    return TokenLists(*found, per_position, documents)
+    lists = (x.astype(np.int32) for x in lists)
+    tokens, in_blocks, columns, slots, pairs = jax.device_put((tokens, *lists))
+    return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, documents)
 
 
 def _in_rows(sizes: np.ndarray, beyond: int) -> np.ndarray:

@@ -276,10 +276,7 @@ def _run_lengths(columns: tuple[Array, ...], chosen: Array) -> Array:
 
 
 def mutual_information_encoding(
-    information: Float[ArrayLike, "n n"],
-    *,
-    dim: int,
-    present: Bool[ArrayLike, " n"] | None = None,
+    information: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
     """Position vectors whose inner products align best with mutual information between positions.
 

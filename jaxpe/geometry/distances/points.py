@@ -8,11 +8,7 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import as_present, sized
 from jaxpe.geometry.counts.distributions import PositionalDistributions
-from jaxpe.geometry.distances.matrices import (
-    hellinger_roots,
-    of_distributions,
-    refuse_tuple,
-)
+from jaxpe.geometry.distances.matrices import hellinger_roots, of_distributions, refuse_tuple
 
 
 class PointCloud(NamedTuple):

@@ -30,7 +30,12 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.distances.toeplitz import unexplained_share
-from jaxpe.geometry.mds.gauge import horizontal_operator, inverse_where, turning
+from jaxpe.geometry.mds.gauge import (
+    horizontal_operator,
+    inverse_where,
+    turning,
+    with_fixed_signs,
+)
 
 
 class ClassicalMDS(NamedTuple):
@@ -188,7 +193,6 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     """
     P = sized(checked_encoding(P), "P", "n d")
     n, d = P.shape
-    check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
     B = _jitted_row_space(P, rank)
@@ -247,9 +251,7 @@ def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
 def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
     """Coordinates and eigenvalues as above, and all eigenvectors."""
     eigenvalues, V = jnp.linalg.eigh(0.5 * (B + B.T))
-    eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
-    largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
-    V = V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
+    eigenvalues, V = eigenvalues[::-1], with_fixed_signs(V[:, ::-1])
     positive = eigenvalues[:dim] > _tolerance(eigenvalues)
     scale = jnp.sqrt(jnp.where(positive, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V

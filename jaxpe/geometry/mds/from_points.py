@@ -13,11 +13,7 @@ from jaxpe.geometry.checks import check_size, checked_encoding
 from jaxpe.geometry.distances.matrices import centre_rows, inner_products
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.mds.gauge import gauged_coordinates, noise
-from jaxpe.geometry.mds.krylov import (
-    Eigenpairs,
-    leading_pairs,
-    residual_norms,
-)
+from jaxpe.geometry.mds.krylov import Eigenpairs, leading_pairs, residual_norms
 
 Method = Literal["dense", "krylov"]
 

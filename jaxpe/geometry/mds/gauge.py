@@ -50,15 +50,19 @@ def inverse_where(resolved: Array, x: Array) -> Array:
     return jnp.where(resolved, 1.0 / jnp.where(resolved, x, 1.0), 0.0)
 
 
+def with_fixed_signs(V: Array) -> Array:
+    """Columns whose entry largest in magnitude is positive."""
+    largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
+    return V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _gauged_coordinates(
     apply: Product, dim: int, parameters: Any, vectors: Array, eigenvalues: Array
 ) -> tuple[Array, Array, Array]:
     """Coordinates and eigenvalues as above, and the eigenvectors; columns not kept are 0."""
-    U, values = vectors[:, :dim], eigenvalues[:dim]
-    largest = jnp.take_along_axis(U, jnp.argmax(jnp.abs(U), axis=0)[None, :], axis=0)
+    U, values = with_fixed_signs(vectors[:, :dim]), eigenvalues[:dim]
     positive = values > noise(eigenvalues, len(U))
-    U = U * jnp.where(largest < 0, -1.0, 1.0)
     scale = jnp.sqrt(jnp.where(positive, values, 0.0))
     return U * scale[None, :], values, jnp.where(positive[None, :], U, 0.0)
 

@@ -14,8 +14,8 @@ from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, dot
 from jaxpe.geometry.checks import (
     as_weights,
     check_size,
+    checked_counts,
     checked_distances,
-    checked_tolerance,
     checked_weights,
     host_floats,
     sized,
@@ -97,19 +97,13 @@ def _checked_init(init: Any) -> Any:
     return None
 
 
-def _checked_iterations(number: Any) -> Any:
-    if not isinstance(number, jax.Array):
-        check_size("max_iterations", number, least=0)
-    return number
-
-
 @checked_jit(
     "dim",
     D=checked_distances,
     init=_checked_init,
     weights=checked_weights,
-    max_iterations=_checked_iterations,
-    tolerance=checked_tolerance,
+    max_iterations=partial(checked_counts, name="max_iterations"),
+    tolerance=partial(checked_counts, name="tolerance"),
 )
 def smacof(
     D: Distances | Real[ArrayLike, "n n"],

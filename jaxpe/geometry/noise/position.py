@@ -22,10 +22,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import as_present, check_size, sized
 from jaxpe.geometry.counts.position_counts import checked_ids, content_labels
 from jaxpe.geometry.counts.token_lists import token_lists
-from jaxpe.geometry.distances.matrices import (
-    gram_from_squared,
-    pair_mask,
-)
+from jaxpe.geometry.distances.matrices import gram_from_squared, pair_mask
 from jaxpe.geometry.noise.split_half import (
     DEFAULT_FOLDS,
     DEFAULT_SPLITS,

@@ -14,11 +14,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import check_confidence, floating, numbers, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
-from jaxpe.geometry.noise.cross_validation import (
-    PositionHalves,
-    half_sample_variance,
-    students_t,
-)
+from jaxpe.geometry.noise.cross_validation import PositionHalves, half_sample_variance, students_t
 from jaxpe.geometry.noise.position import PositionGeometry, checked_position
 
 

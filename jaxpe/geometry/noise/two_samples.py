@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Real
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_size, sized
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.distances.matrices import centre_rows, floating, safe_sqrt
+from jaxpe.geometry.distances.matrices import centre_rows, safe_sqrt
 from jaxpe.geometry.mds.classical import principal_coordinates, row_space
 from jaxpe.geometry.mds.procrustes import procrustes
 
@@ -75,9 +75,8 @@ def principal_angles(
     >>> round(float(angles[0]), 4)                                                   # π / 4
     0.7854
     """
-    P, Q = floating(P, "P"), floating(Q, "Q")
-    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
-        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
+    P = sized(P, "P", "n p")
+    Q = sized(Q, "Q", f"{len(P)} q")
     wide, narrow = (P, Q) if P.shape[1] >= Q.shape[1] else (Q, P)
     U, V = _basis(wide), _basis(narrow)
     cosines = jnp.linalg.svd(dot(U.T, V), compute_uv=False)
