@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import available_bytes, check_bytes
 
@@ -305,7 +305,7 @@ def check_numeric(x: Any, name: str) -> None:
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
 
 
-def floating(x: ArrayLike, name: str = "the array") -> Array:
+def floating(x: Scalar, name: str = "the array") -> Array:
     """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
 
     Integers become the default float, because they would truncate the arrays they meet. 16-bit
@@ -320,7 +320,7 @@ def floating(x: ArrayLike, name: str = "the array") -> Array:
     return x.astype(float)
 
 
-def sized(x: ArrayLike, name: str, shape: str) -> Array:
+def sized(x: Scalar, name: str, shape: str) -> Array:
     """`floating` of an array that must have this shape: numbers, and names of other sizes.
 
     Sizes of one name are equal.

@@ -16,7 +16,6 @@ from jaxpe.geometry.checks import (
     checked_counts,
     host_floats,
     nan_unless_distributions,
-    numbers,
     sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
@@ -43,7 +42,10 @@ class PositionalDistributions(NamedTuple):
 
 def _checked_cells(counts: Any, empty: Any) -> Any:
     """The cells of counts, folds summed; raises for wrong numbers, and for a refused position."""
-    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
+    if isinstance(counts, PositionCounts):
+        cells = counts.merged().tokens
+    else:
+        cells = sized(counts, "counts", "n vocab")
     if empty == "error":
         if is_traced(cells):
             raise ValueError("empty='error' needs concrete counts: use another policy under jit")
@@ -117,11 +119,3 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
     if is_traced(probabilities, present):
         probabilities = nan_unless_distributions(probabilities)
     return PositionalDistributions(probabilities, present)
-
-
-def _as_cells(counts: ArrayLike) -> Array:
-    cells = numbers(host_floats(counts), "counts")
-    real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
-    if cells.ndim != 2 or not real:
-        raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")
-    return cells

@@ -16,7 +16,9 @@ from jaxpe.geometry.distances.points import PointCloud
 from jaxpe.geometry.distances.stress import Configuration, distances_or_points
 
 TOGETHER = 2**20  # numbers processed at a time
-_PAIRWISE = 256  # positions up to which pairs are compared one by one
+# Positions up to which pairs are compared one by one. Merge sort took 0.41 s of CPU for 8 × 256
+# positions, pairs 0.24 s, and it compiled four times as long.
+_PAIRWISE = 256
 _TOLERANCE = 1e-5
 
 _tolerance = partial(checked_counts, name="tolerance")

@@ -20,6 +20,7 @@ from jaxpe.geometry.checks import (
     checked_targets,
     checked_weights,
     nan_unless_weights,
+    sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import (
@@ -248,7 +249,7 @@ def _sums(
     # A matrix has every pair twice, so only ratios of sums are meaningful.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
-        _check_positions(P.points.shape, D.points.shape)
+        sized(P.points, "the encoding", f"{len(D.points)} d")
         if weights is not None:
             weights = nan_unless_weights(jnp.asarray(weights, P.points.dtype))
         options = {"weights": weights, "per_position": per_position}
@@ -267,7 +268,7 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
     D = _dense(D) if isinstance(D, PointCloud) else as_distances(D)
     P = P if isinstance(P, Distances) else as_points(P)
     points = P.values if isinstance(P, Distances) else P.points
-    _check_positions(points.shape, D.values.shape)
+    sized(points, "the encoding", f"{len(D.present)} d")
     present = D.present & P.present
     w = pair_mask(present).astype(points.dtype)
     if weights is not None:
@@ -286,15 +287,6 @@ def _dense(points: PointCloud | Distances) -> Distances:
     if isinstance(points, Distances):
         return as_distances(points)
     return euclidean_distances(points.points, present=points.present)
-
-
-def _check_positions(encoding: tuple[int, ...], targets: tuple[int, ...]) -> None:
-    n = targets[0]
-    if len(encoding) != 2 or encoding[0] != n:
-        raise ValueError(
-            f"the encoding has shape {encoding} and the distances {targets}: pass an "
-            f"encoding [{n}, d], one row for every position"
-        )
 
 
 def ratio_of_sums(numerator: Array, denominator: Array) -> Array:

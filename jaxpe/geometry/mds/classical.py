@@ -137,7 +137,7 @@ def classical_mds_from_gram(
         raise ValueError("the Gram matrix has shape (0, 0): pass at least one position")
     columns = min(dim, n)
     present = as_present(present, n)
-    coordinates, eigenvalues = principal_coordinates(B, columns)
+    coordinates, eigenvalues, _ = principal_coordinates(B, columns)
     # Zero rows of B leave rounding errors in the eigenvectors.
     coordinates = jnp.where(present[:, None], coordinates, 0.0)
     rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
@@ -242,14 +242,9 @@ def _row_space_jvp(rank, primals, tangents):
     return Y, lax.custom_linear_solve(operator, right, solve, symmetric=True)
 
 
-def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
-    """U_d Λ_d^½ with signs fixed, and all eigenvalues, descending."""
-    return _eigen_coordinates(B, dim)[:2]
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
-    """Coordinates and eigenvalues as above, and all eigenvectors."""
+def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
+    """U_d Λ_d^½ with signs fixed; all eigenvalues, descending, and all eigenvectors."""
     eigenvalues, V = jnp.linalg.eigh(0.5 * (B + B.T))
     eigenvalues, V = eigenvalues[::-1], with_fixed_signs(V[:, ::-1])
     positive = eigenvalues[:dim] > _tolerance(eigenvalues)
@@ -261,10 +256,10 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
 #   λ_a + λ_b for kept rows a: repeated eigenvalues do no harm;
 #   λ_b − λ_c for dropped rows c, undefined only where the cut splits a cluster.
 # Eigenvalues and eigenvectors move by dλ_a = M_aa and dV = V (M / (λ_b − λ_a)), with M = Vᵀ dB V.
-@_eigen_coordinates.defjvp
-def _eigen_coordinates_jvp(dim, primals, tangents):
+@principal_coordinates.defjvp
+def _principal_coordinates_jvp(dim, primals, tangents):
     (B,), (dB,) = primals, tangents
-    X, eigenvalues, V = _eigen_coordinates(B, dim)
+    X, eigenvalues, V = principal_coordinates(B, dim)
     B, dB = 0.5 * (B + B.T), 0.5 * (dB + dB.T)
     M = dot(V.T, dB, V)
     dV = dot(V, turning(M, eigenvalues, _tolerance(eigenvalues)))

@@ -1,14 +1,14 @@
 """Classical multidimensional scaling of points, without the matrix of all pairs."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot
 from jaxpe.geometry.checks import check_size, checked_encoding
 from jaxpe.geometry.distances.matrices import centre_rows, inner_products
 from jaxpe.geometry.distances.points import PointCloud, as_points
@@ -53,6 +53,7 @@ class PrincipalCoordinates(NamedTuple):
     method: Label
 
 
+@checked_jit("dim", "method", "tolerance", points=checked_encoding)
 def classical_mds_from_points(
     points: PointCloud | Real[ArrayLike, "n k"],
     *,
@@ -87,7 +88,7 @@ def classical_mds_from_points(
     >>> found.coordinates.round(4).tolist(), found.method
     ([[2.5], [-2.5]], 'dense')
     """
-    cloud = as_points(checked_encoding(points))
+    cloud = as_points(points)
     check_size("dim", dim, each=len(cloud.present))
     if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
@@ -100,9 +101,14 @@ def classical_mds_from_points(
         method = "dense" if min(n, k) <= max(_DENSE_SIDE, 4 * dim) else "krylov"
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
-    dense = method == "dense"
-    pairs = _dense_pairs(fixed, **options) if dense else _krylov_pairs(fixed, key, **options)
-    coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
+    if method == "dense":
+        pairs = _dense_pairs(fixed, **options)
+    else:
+        apply = partial(gram_product, fixed)
+        pairs = leading_pairs(apply, n, key=key, dtype=fixed.dtype, **options)
+    coordinates, eigenvalues, _ = gauged_coordinates(
+        gram_product, dim, centred, pairs.vectors, pairs.eigenvalues
+    )
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
         eigenvalues=eigenvalues,
@@ -140,21 +146,6 @@ def _transposed_product(X: Array, Y: Array) -> Array:
     return lax.fori_loop(0, blocks, add, dot(Y[done:].T, X[done:])).T
 
 
-# Jitted even for eager callers, because a loop that is traced again is compiled again.
-@partial(jax.jit, static_argnames="dim")
-def _coordinates(
-    centred: Array, vectors: Array, eigenvalues: Array, *, dim: int
-) -> tuple[Array, Array]:
-    return gauged_coordinates(gram_product, dim, centred, vectors, eigenvalues)
-
-
-@partial(jax.jit, static_argnames=("dim", "tolerance"))
-def _krylov_pairs(centred: Array, key: Array | None, **options: Any) -> Eigenpairs:
-    n, dtype = len(centred), centred.dtype
-    return leading_pairs(partial(gram_product, centred), n, key=key, dtype=dtype, **options)
-
-
-@partial(jax.jit, static_argnames=("dim", "tolerance"))
 def _dense_pairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape

@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import check_confidence, floating, numbers, sized
+from jaxpe.geometry.checks import check_confidence, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.noise.cross_validation import PositionHalves, half_sample_variance, students_t
@@ -146,7 +146,7 @@ def variance_shares(
     """
     check_confidence(confidence)
     parts = [each.trace for each in _statistics(geometry, halves)]
-    observed = sized(numbers(observed, "observed"), "observed", "").astype(parts[0].dtype)
+    observed = sized(observed, "observed", "").astype(parts[0].dtype)
     all_documents, composition = parts[0], jnp.mean(parts[1])
     values = {
         "split_half": observed - all_documents,
