@@ -199,7 +199,8 @@ def positional_information(
 def longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
-        groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
+        with jax.ensure_compile_time_eval():  # numbers also where only the key is traced
+            groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
         groups = np.where(chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
     check_labels("groups", groups, len(ids))
     groups = np.asarray(groups)

@@ -1,5 +1,6 @@
 """Procrustes analysis: match two configurations up to rotation, translation and scale."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, checked_jit, dot
-from jaxpe.geometry.checks import as_present, host_floats, sized
+from jaxpe.geometry.checks import as_present, floating, sized
 from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.geometry.distances.stress import minimiser
 from jaxpe.geometry.distances.toeplitz import unexplained_share
@@ -31,7 +32,7 @@ class Procrustes(NamedTuple):
     residual: Float[Array, ""]
 
 
-@checked_jit("translate", "scale", P=host_floats, Q=host_floats)
+@checked_jit("translate", "scale", P=partial(floating, name="P"), Q=partial(floating, name="Q"))
 def procrustes(
     P: Real[ArrayLike, "n p"],
     Q: Real[ArrayLike, "n q"],

@@ -171,7 +171,7 @@ def _random_quarters(
     def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
         rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles fastest
-        part = (rank >= folds // 4) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
+        part = (rank >= folds // 4).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part.reshape(-1))
 
     def split(item: tuple[Array, Array]) -> Array:
