@@ -34,10 +34,7 @@ from jaxpe.geometry.distances.matrices import (
     hellinger_distances,
     hellinger_gram,
 )
-from jaxpe.geometry.distances.monotonicity import (
-    is_monotone,
-    monotonicity_violation_rate,
-)
+from jaxpe.geometry.distances.monotonicity import is_monotone, monotonicity_violation_rate
 from jaxpe.geometry.distances.mutual_information import (
     PositionalInformation,
     entropy,

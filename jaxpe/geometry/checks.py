@@ -5,16 +5,15 @@ a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers cannot be r
 `nan_unless_...` turn invalid ones into NaN.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import available_bytes, check_bytes
 
@@ -45,7 +44,41 @@ def checked_distances(D: Any, *dtypes: Any) -> Any:
         D: distances.
         dtypes: of arrays that the distances are cast to.
     """
-    check_distances(D, *dtypes)
+    values, present = _parts(D, "values")
+    if np.size(values) > _MOST_CHECKED:
+        return host_floats(D)
+    if not isinstance(D, tuple):
+        check_numeric(D, "the matrix of distances")
+    elif present is not None and not is_traced(values, present):  # absent ones are not checked
+        both = np.asarray(present)[..., None] & np.asarray(present)
+        values = np.where(both, values, 0) if both.shape == np.shape(values) else values
+    matrix = _square(values)
+    if matrix is None:
+        return host_floats(D)
+    largest, least = float(matrix.max()), float(matrix.min())
+    diagonal = float(np.diagonal(matrix).max())
+    if largest < np.inf:
+        _check_magnitude("distances", largest, matrix.dtype, *dtypes)
+    for wrong, message in (
+        (
+            not largest < np.inf,
+            f"the largest of the distances is {largest}: mark positions without distances as "
+            "absent, Distances(values, present)",
+        ),
+        (
+            least < -_ROUNDING * largest,
+            f"distances have negative entries, as low as {least:.3g}: of a split-half geometry "
+            "pass .distances, not .squared_distances",
+        ),
+        (
+            diagonal > _DIAGONAL * largest,
+            f"the diagonal of distances reaches {diagonal:.3g}, not 0: set it to 0 if this is "
+            "rounding; of inner products pass distances_from_gram(B)",
+        ),
+    ):
+        if wrong:
+            raise InputError(message)
+    checked_symmetric(matrix, "distances")
     return host_floats(D)
 
 
@@ -56,40 +89,6 @@ def checked_targets(D: Any, P: Any) -> Any:
     if isinstance(D, tuple) and hasattr(D, "points"):
         return checked_encoding(D, *dtypes) if np.size(D.points) <= _MOST_CHECKED else D
     return checked_distances(D, *dtypes)
-
-
-def check_distances(D: Any, *dtypes: Any) -> None:
-    """Raise for a matrix with numbers that are no distances, or whose squares are no floats."""
-    values, present = _parts(D, "values")
-    if not isinstance(D, tuple):
-        check_numeric(D, "the matrix of distances")
-    if np.size(values) > _MOST_CHECKED:
-        return
-    if present is not None and not is_traced(values, present):  # absent positions are not checked
-        both = np.asarray(present)[..., None] & np.asarray(present)
-        values = np.where(both, values, 0) if both.shape == np.shape(values) else values
-    matrix = _square(values)
-    if matrix is None:
-        return
-    largest, least = float(matrix.max()), float(matrix.min())
-    if not largest < np.inf:
-        raise InputError(
-            f"the largest of the distances is {largest}: mark positions without distances as "
-            "absent, Distances(values, present)"
-        )
-    _check_magnitude("distances", largest, matrix.dtype, *dtypes)
-    if least < -_ROUNDING * largest:
-        raise InputError(
-            f"distances have negative entries, as low as {least:.3g}: of a split-half geometry "
-            "pass .distances, not .squared_distances"
-        )
-    diagonal = float(np.diagonal(matrix).max())
-    if diagonal > _DIAGONAL * largest:
-        raise InputError(
-            f"the diagonal of distances reaches {diagonal:.3g}, not 0: set it to 0 if this is "
-            "rounding; of inner products pass distances_from_gram(B)"
-        )
-    checked_symmetric(matrix, "distances")
 
 
 def checked_encoding(P: Any, *dtypes: Any) -> Any:
@@ -126,8 +125,8 @@ def _check_magnitude(name: str, largest: float, *dtypes: Any) -> None:
 def checked_symmetric(X: Any, name: str = "inner products") -> Any:
     """`host_floats` of a matrix; raises where it is not symmetric. NaN is let through."""
     matrix = _square(X)
-    difference = 0.0 if matrix is None else np.abs(matrix - matrix.T).max()
-    if difference > _ROUNDING * (0.0 if matrix is None else np.abs(matrix).max()):
+    difference = np.max(np.abs(matrix - matrix.T)) if matrix is not None else 0.0
+    if matrix is not None and difference > _ROUNDING * np.abs(matrix).max():
         raise InputError(
             f"{name} are not symmetric: [i, j] and [j, i] differ by up to {difference:.3g}. Pass "
             "(X + X.T) / 2 where this is intended"
@@ -173,19 +172,12 @@ def _is_distribution(sums: Any, least: Any) -> Any:
 
 
 def checked_counts(counts: Any, name: str = "counts") -> Any:
-    """Counts; raises where a number is negative, NaN or infinite. Traced numbers pass."""
+    """Counts or a tolerance; raises for a negative number, NaN or inf. Traced numbers pass."""
     numbers = _concrete_numbers(counts, as_floats=False)  # spares large integer tables a pass
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
     return counts
-
-
-def checked_tolerance(tolerance: Any) -> Any:
-    """A tolerance; raises unless it is a finite number of at least 0."""
-    if not is_traced(tolerance):
-        numbers(tolerance, "tolerance")
-    return checked_counts(tolerance, "tolerance")
 
 
 def checked_weights(weights: Any) -> Any:
@@ -285,12 +277,18 @@ def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n
     if present is None:
         return jnp.ones(n, bool)
     present = jnp.asarray(present)
-    if present.shape != (n,) or present.dtype != bool:
-        raise ValueError(
-            f"present is {present.dtype} of shape {present.shape}: pass one bool for each of the "
-            f"{n} positions"
-        )
+    check_each("present", present, n, "positions")
     return present
+
+
+def check_each(name: str, values: Any, n: int, what: str, *, kind: Any = jnp.bool_) -> None:
+    """Raise unless there is a boolean, or an integer, for each of n positions or documents."""
+    if values.shape != (n,) or not jnp.issubdtype(values.dtype, kind):
+        noun = "bool" if kind is jnp.bool_ else "integer"
+        raise ValueError(
+            f"{name} is {values.dtype} of shape {values.shape}: pass one {noun} for each of {n} "
+            f"{what}"
+        )
 
 
 def numbers(x: Any, name: str) -> Array:
@@ -307,17 +305,7 @@ def check_numeric(x: Any, name: str) -> None:
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
 
 
-def numeric(name: str) -> Callable[[Any], Any]:
-    """A check for `checked_jit`: `host_floats` of numbers; anything else raises."""
-
-    def check(x: Any) -> Any:
-        check_numeric(x, name)
-        return host_floats(x)
-
-    return check
-
-
-def floating(x: ArrayLike, name: str = "the array") -> Array:
+def floating(x: Scalar, name: str = "the array") -> Array:
     """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
 
     Integers become the default float, because they would truncate the arrays they meet. 16-bit
@@ -332,32 +320,23 @@ def floating(x: ArrayLike, name: str = "the array") -> Array:
     return x.astype(float)
 
 
-def matrix(x: ArrayLike, name: str, shape: str) -> Float[Array, "n d"]:
-    """`floating` of an array that must have two axes, such as points `[n, d]`."""
-    x = floating(x, name)
-    if x.ndim != 2:
-        raise ValueError(f"{name} has shape {x.shape}: pass {shape}, two axes")
-    return x
+def sized(x: Scalar, name: str, shape: str) -> Array:
+    """`floating` of an array that must have this shape: numbers, and names of other sizes.
 
+    Sizes of one name are equal.
 
-def sized(x: ArrayLike, name: str, shape: Sequence[int | str]) -> Array:
-    """`floating` of an array that must have these sizes; a word stands for any size.
-
-    >>> sized(np.ones((3, 2)), "samples", ("splits", 2)).shape
+    >>> sized(np.ones((3, 2)), "samples", "splits 2").shape
     (3, 2)
+    >>> sized(np.ones((3, 2)), "B", "n n")
+    Traceback (most recent call last):
+    ValueError: B has shape (3, 2): pass [n, n]
     """
-    x = floating(x, name)
-    fits = x.ndim == len(shape) and all(
-        isinstance(size, str) or size == length for size, length in zip(shape, x.shape, strict=True)
+    x, words = floating(x, name), shape.split()
+    names: dict[str, int] = {}
+    expected = tuple(
+        int(word) if word.isdecimal() else names.setdefault(word, size)
+        for word, size in zip(words, x.shape, strict=False)
     )
-    if not fits:
-        raise ValueError(f"{name} has shape {x.shape}: pass [{', '.join(map(str, shape))}]")
-    return x
-
-
-def square_matrix(x: ArrayLike, name: str) -> Float[Array, "n n"]:
-    """`floating` of an array that must be `[n, n]`."""
-    x = floating(x, name)
-    if x.ndim != 2 or x.shape[0] != x.shape[1]:
-        raise ValueError(f"{name} has shape {x.shape}, not [n, n]")
+    if x.shape != expected or len(words) != x.ndim:
+        raise ValueError(f"{name} has shape {x.shape}: pass [{', '.join(words)}]")
     return x

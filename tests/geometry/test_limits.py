@@ -33,8 +33,8 @@ from jaxpe.geometry import (
 )
 from jaxpe.geometry.checks import (
     check_confidence,
-    check_distances,
     check_distributions,
+    checked_distances,
     nan_unless_distances,
     nan_unless_distributions,
 )
@@ -155,7 +155,7 @@ ONES = 1.0 - np.eye(3)
 @pytest.mark.parametrize(
     ("check", "repaired", "values", "allowed"),
     [
-        (check_distances, nan_unless_distances, changed(at, value, ONES), allowed)
+        (checked_distances, nan_unless_distances, changed(at, value, ONES), allowed)
         for at, value, allowed in (
             ([(1, 1)], 0.049, True),
             ([(1, 1)], 0.051, False),

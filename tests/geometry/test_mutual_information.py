@@ -233,7 +233,7 @@ def test_gaussian_information_and_linear_maps():
         gaussian_information(Y, with_constants), gaussian_information(Y, X[:, :2]), rtol=1e-9
     )
     assert gaussian_information(np.zeros((50, 1)), Y) == 0
-    with pytest.raises(ValueError, match="at least one dimension"):
+    with pytest.raises(ValueError, match="in 1 dimension or more"):
         gaussian_information(X[:, :0], Y)
 
 

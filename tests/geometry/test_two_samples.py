@@ -107,7 +107,7 @@ def test_the_order_of_the_two_does_not_matter():
     [((16, 16), 8), ((16, 4), 4), ((20, 30), 10), ((8, 6), 2), ((7, 7), 7), ((7, 4), 0)],
 )
 def test_folds_are_joined_to_equally_many(numbers, expected):
-    assert _common_folds([*numbers], most=10) == expected
+    assert _common_folds(numbers) == expected
 
 
 def test_thinning_draws_without_replacement():

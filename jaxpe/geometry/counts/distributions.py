@@ -1,5 +1,6 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -14,9 +15,8 @@ from jaxpe.geometry.checks import (
     check_distributions,
     checked_counts,
     host_floats,
-    matrix,
     nan_unless_distributions,
-    numbers,
+    sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
 
@@ -42,7 +42,10 @@ class PositionalDistributions(NamedTuple):
 
 def _checked_cells(counts: Any, empty: Any) -> Any:
     """The cells of counts, folds summed; raises for wrong numbers, and for a refused position."""
-    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
+    if isinstance(counts, PositionCounts):
+        cells = counts.merged().tokens
+    else:
+        cells = sized(counts, "counts", "n vocab")
     if empty == "error":
         if is_traced(cells):
             raise ValueError("empty='error' needs concrete counts: use another policy under jit")
@@ -55,13 +58,10 @@ def _checked_cells(counts: Any, empty: Any) -> Any:
     return checked_counts(cells)
 
 
-def _checked_smoothing(smoothing: Any) -> Any:
-    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
-    return smoothing
+_smoothing = partial(checked_counts, name="smoothing")
 
 
-@checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_checked_smoothing)
+@checked_jit("empty", counts=(_checked_cells, "empty"), smoothing=_smoothing)
 def positional_distributions(
     counts: PositionCounts | Real[ArrayLike, "n vocab"],
     *,
@@ -114,16 +114,8 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
     """
     mu = checked_distributions(mu)
     probabilities, present = mu if isinstance(mu, PositionalDistributions) else (mu, None)
-    probabilities = matrix(probabilities, "mu", "[n, vocab]")
+    probabilities = sized(probabilities, "mu", "n vocab")
     present = as_present(present, len(probabilities))
     if is_traced(probabilities, present):
         probabilities = nan_unless_distributions(probabilities)
     return PositionalDistributions(probabilities, present)
-
-
-def _as_cells(counts: ArrayLike) -> Array:
-    cells = numbers(host_floats(counts), "counts")
-    real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
-    if cells.ndim != 2 or not real:
-        raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")
-    return cells

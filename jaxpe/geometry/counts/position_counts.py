@@ -5,7 +5,7 @@ of documents, they suffice for split halves and resampling without the text.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced, sum_counts, tree_add
 from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.checks import check_each, check_size
 
 INT32_MAX = 2**31 - 1
 
@@ -108,36 +108,28 @@ def count_tokens(
     check_size("vocab_size", vocab_size, each=length)
     if folds is not None:
         check_size("folds", folds, each=length * vocab_size)
-    if groups is not None:
-        check_labels("groups", groups, len(ids))
     weight = _weights(len(ids), repeats)
-    options = {"vocab_size": vocab_size, "exclude": tuple(exclude), "folds": folds}
-    return _counted(ids, mask, weight, groups, **options)
+    return _counted(ids, mask, weight, groups, vocab_size, tuple(exclude), folds)
 
 
 @partial(jax.jit, static_argnames=("vocab_size", "exclude", "folds"))
 def _counted(
-    ids: Array,
-    mask: Array,
-    weight: Array,
-    groups: Array | None,
-    *,
-    vocab_size: int,
-    exclude: tuple[int, ...],
-    folds: int | None,
+    ids: Array, mask: Array, weight: Array, groups: Array | None, vocab_size, exclude, folds
 ) -> PositionCounts:
     """Counts of checked documents; with the tokens outside the vocabulary."""
     length = ids.shape[1]
     inside = (ids >= 0) & (ids < vocab_size)
     counted = counted_tokens(ids, mask, vocab_size, exclude)
-    # Excluded tokens get an index past the end, which mode="drop" ignores; a negative index would
-    # wrap.
-    token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
     row, shape = jnp.arange(length, dtype=jnp.int32)[None, :], (length, vocab_size)
     if folds is not None:
         fold = fold_of_documents(ids, mask, folds=folds, groups=groups)
         row, shape = fold[:, None] * length + row, (folds, *shape)
-    tokens = scatter_add(jnp.zeros(shape, jnp.int32), row, token, weight[:, None])
+    # One flat index is several times faster on CPU than a pair. Other tokens get an index past the
+    # end, which mode="drop" ignores; a negative index would wrap.
+    size = math.prod(shape)
+    index = jnp.where(counted, row * vocab_size + ids.astype(jnp.int32), size)
+    weights = jnp.broadcast_to(weight[:, None], ids.shape)
+    tokens = jnp.zeros(size, jnp.int32).at[index].add(weights, mode="drop").reshape(shape)
     outside = jnp.where(mask & ~inside, weight[:, None], 0)
     dropped = sum_counts(outside, (0, 1), "dropped tokens")
     return PositionCounts(tokens, jnp.sum(weight, dtype=jnp.int32), dropped)
@@ -251,7 +243,7 @@ def pad_documents(
     """
     if not len(documents):
         raise ValueError("no documents: pass at least one list of ids")
-    rows = [np.asarray(document if len(document) else np.zeros(0, int)) for document in documents]
+    rows = [np.asarray(each, None if len(each) else int) for each in documents]
     for number, row in enumerate(rows):
         if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
             raise ValueError(
@@ -301,15 +293,19 @@ def stack_corpora(
     if not len(corpora):
         raise ValueError("no corpora: pass at least one pair of ids and a mask")
     pairs = [tuple(map(np.asarray, ids_and_mask(*corpus))) for corpus in corpora]
-    rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
-    shape = len(pairs), rows, length
-    ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    repeats = np.zeros((len(pairs), rows), np.int32)
-    for number, (corpus_ids, corpus_mask) in enumerate(pairs):
-        block = (number, slice(corpus_ids.shape[0]), slice(corpus_ids.shape[1]))
-        ids[block], mask[block] = np.where(corpus_mask, corpus_ids, 0), corpus_mask
-        repeats[block[:2]] = 1
-    return StackedCorpora(ids, mask, repeats)
+    largest = np.max([ids.shape for ids, _ in pairs], axis=0)
+
+    def stacked(arrays: Iterable[np.ndarray]) -> np.ndarray:
+        filled = [
+            np.pad(x, [(0, m - k) for m, k in zip(largest, x.shape, strict=False)]) for x in arrays
+        ]
+        return np.stack(filled)
+
+    return StackedCorpora(
+        stacked(np.where(mask, ids, 0).astype(np.int32) for ids, mask in pairs),
+        stacked(mask for _, mask in pairs),
+        stacked(np.ones(len(ids), np.int32) for ids, _ in pairs),
+    )
 
 
 def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
@@ -342,8 +338,15 @@ def checked_ids(
             "or none"
         )
     ids, mask = ids_and_mask(ids, mask)
-    if not is_traced(ids, mask):
-        _refuse_outside(ids, mask, vocab_size)
+    values = None if is_traced(ids, mask) else np.asarray(ids)
+    # Two passes without a temporary array settle the common case of valid ids.
+    if values is not None and values.size and not (values.min() >= 0 and values.max() < vocab_size):
+        bad = np.argwhere(((values < 0) | (values >= vocab_size)) & np.asarray(mask))
+        if len(bad):
+            raise ValueError(
+                f"id {values[tuple(bad[0])]} at document {bad[0][0]}, position {bad[0][1]} is "
+                f"outside [0, {vocab_size}): raise vocab_size, or mask padding with mask=False"
+            )
     # Host arrays stay on the host: the jitted functions that follow transfer them.
     return _wide_ids(ids), mask
 
@@ -357,61 +360,21 @@ def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
             raise ValueError(
                 "documents of different lengths: pass pad_documents(documents) as ids and mask"
             ) from error
-    if not jnp.issubdtype(ids.dtype, jnp.integer):
-        raise ValueError(f"ids are {ids.dtype}, not integers: pass ids.astype('int32')")
-    if ids.ndim != 2:
-        raise ValueError(f"ids have shape {ids.shape}, not [documents, n]")
+    if not jnp.issubdtype(ids.dtype, jnp.integer) or ids.ndim != 2:
+        raise ValueError(f"ids are {ids.dtype} {ids.shape}: pass integers [documents, n]")
     if ids.shape[0] > INT32_MAX:
         raise OverflowError(f"more than {INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
     mask = np.asarray(mask) if isinstance(mask, list | tuple) else mask
-    if not jnp.issubdtype(mask.dtype, jnp.bool_):
-        raise ValueError(f"mask is {mask.dtype}, not bool: pass mask.astype(bool)")
-    if mask.shape != ids.shape:
-        raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
+    if mask.dtype != bool or mask.shape != ids.shape:
+        raise ValueError(f"mask is {mask.dtype} {mask.shape}: pass bool of shape {ids.shape}")
     return ids, mask
 
 
 def check_labels(name: str, values: ArrayLike, documents: int) -> None:
     """Raise unless there is an integer for each document."""
     values = values if hasattr(values, "dtype") else np.asarray(values)
-    if values.shape != (documents,) or not jnp.issubdtype(values.dtype, jnp.integer):
-        raise ValueError(
-            f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each of "
-            f"{documents} documents"
-        )
-
-
-def _refuse_outside(ids, mask, vocab_size: int) -> None:
-    """Raise on the first unmasked id outside the vocabulary."""
-    values = np.asarray(ids)
-    # Two passes without a temporary array settle the common case of valid ids.
-    if values.size == 0 or (values.min() >= 0 and values.max() < vocab_size):
-        return
-    bad = ((values < 0) | (values >= vocab_size)) & np.asarray(mask)
-    if bad.any():
-        row, position = np.argwhere(bad)[0]
-        raise ValueError(
-            f"id {values[row, position]} at document {row}, position {position} is outside "
-            f"[0, {vocab_size}): raise vocab_size, or mask padding with mask=False"
-        )
-
-
-def scatter_add(
-    counts: Int[Array, "*rows vocab"],
-    row: Int[Array, "..."],
-    token: Int[Array, "..."],
-    weight: Int[Array, "..."],
-) -> Int[Array, "*rows vocab"]:
-    """Add weights at (flattened row, token); a token of `vocab` or more is left out."""
-    vocab_size, size = counts.shape[-1], math.prod(counts.shape)
-    if size > INT32_MAX:
-        cells = counts.reshape(size // vocab_size, vocab_size)
-        return cells.at[row, token].add(weight, mode="drop").reshape(counts.shape)
-    # One flat index is several times faster on CPU than a pair, wherever it fits int32.
-    index = jnp.where(token < vocab_size, row * vocab_size + token, size).reshape(-1)
-    weights = jnp.broadcast_to(weight, token.shape).reshape(-1)
-    return counts.reshape(-1).at[index].add(weights, mode="drop").reshape(counts.shape)
+    check_each(name, values, documents, "documents", kind=jnp.integer)
 
 
 def _wide_ids(ids: ArrayLike) -> ArrayLike:
@@ -421,9 +384,7 @@ def _wide_ids(ids: ArrayLike) -> ArrayLike:
 
 def is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
-    ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
-    limits = jnp.iinfo(ids.dtype)
-    for token in exclude:
-        if limits.min <= token <= limits.max:  # other exclusions match no id
-            excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
-    return excluded
+    ids = jnp.asarray(_wide_ids(ids))
+    limits = jnp.iinfo(ids.dtype)  # exclusions beyond them match no id
+    among = [token for token in exclude if limits.min <= token <= limits.max]
+    return jnp.isin(ids, jnp.asarray(among, ids.dtype))

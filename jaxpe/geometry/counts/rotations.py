@@ -14,11 +14,8 @@ from jax import Array
 from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.counts.position_counts import (
-    document_labels,
-    ids_and_mask,
-    is_excluded,
-)
+from jaxpe.geometry.checks import check_each
+from jaxpe.geometry.counts.position_counts import document_labels, ids_and_mask, is_excluded
 
 
 def rotate_within_documents(
@@ -66,11 +63,7 @@ def ended_documents(
     """Documents that end with their last token: by default, those that do not fill their row."""
     if ended is None:
         return ~mask[:, -1] if mask.shape[1] else np.ones(len(mask), bool)
-    if ended.shape != (len(mask),) or not jnp.issubdtype(ended.dtype, jnp.bool_):
-        raise ValueError(
-            f"ended is {ended.dtype} of shape {ended.shape}: pass one bool for each of {len(mask)} "
-            "documents"
-        )
+    check_each("ended", ended, len(mask), "documents")
     return ended
 
 

@@ -8,7 +8,6 @@ tokens are summed, which are far fewer than the cells of a column. Dense blocks 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -159,7 +158,7 @@ def token_lists(
     labels = document_labels(ids, mask, groups)
     fold = fold_of_labels(labels, folds)
     counted = counted_tokens(ids, mask, vocab_size, tuple(exclude))
-    per_position = _sums_of_folds(counted, fold, folds)
+    per_position = jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
     documents = Documents(labels, counted, jnp.asarray(ended_documents(mask, ended)))
     if is_traced(ids, counted, fold):
         return _one_block(ids, fold, documents, per_position, vocab_size)
@@ -167,13 +166,7 @@ def token_lists(
     position, document = np.nonzero(np.asarray(counted).T)
     word, count = np.asarray(ids)[document, position], np.ones(len(position), np.int32)
     tokens = Tokens(np.asarray(fold)[document], position, word, count, document)
-    return _split_lists(tokens, per_position, vocab_size)._replace(documents=documents)
-
-
-@partial(jax.jit, static_argnums=2, inline=True)
-def _sums_of_folds(counted: Array, fold: Array, folds: int) -> Array:
-    """Number of counted tokens of each fold at each position."""
-    return jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
+    return _split_lists(tokens, per_position, vocab_size, documents)
 
 
 def _one_block(
@@ -201,10 +194,12 @@ def listed_counts(counts: PositionCounts) -> TokenLists:
     flat = np.flatnonzero(table != 0)  # booleans are searched several times faster
     fold, position, word = np.unravel_index(flat, table.shape)
     tokens = Tokens(fold, position, word, table.reshape(-1)[flat], np.zeros(len(flat), np.int32))
-    return _split_lists(tokens, jnp.asarray(counts.per_position), table.shape[-1])
+    return _split_lists(tokens, jnp.asarray(counts.per_position), table.shape[-1], None)
 
 
-def _split_lists(tokens: Tokens, per_position: Array, vocab_size: int) -> TokenLists:
+def _split_lists(
+    tokens: Tokens, per_position: Array, vocab_size: int, documents: Documents | None
+) -> TokenLists:
     """Lists of the frequent and rare words that occur in several folds."""
     folds, n = per_position.shape
     occurs = np.zeros((folds, vocab_size), bool)
@@ -214,8 +209,10 @@ def _split_lists(tokens: Tokens, per_position: Array, vocab_size: int) -> TokenL
     shared = occurs.sum(axis=0) > 1
     frequent = np.flatnonzero(shared & (number > MOST_RARE))
     rare = np.flatnonzero(shared & (number <= MOST_RARE))
-    words = rounded_size(max(len(frequent), _FEW))
-    blocks, width = _table_sizes(folds * n, words)
+    words, rows = rounded_size(max(len(frequent), _FEW)), max(folds * n, 1)
+    # The cells of a table have int32 indices.
+    blocks = -(-words // min(max(_TABLE // rows, _NARROWEST), INT32_MAX // rows))
+    width = -(-words // blocks)
     # Words are dealt to the blocks as cards, the most frequent first.
     rank, order = np.arange(len(frequent)), np.argsort(-number[frequent], kind="stable")
     names = np.zeros(vocab_size, int)
@@ -225,29 +222,19 @@ def _split_lists(tokens: Tokens, per_position: Array, vocab_size: int) -> TokenL
     tokens = tokens._replace(word=names[tokens.word])
     block = np.where(tokens.word < blocks * width, tokens.word // width, tokens.word)
     order = np.argsort(block, kind="stable")
-    tokens = jax.tree.map(lambda x: x[order], tokens)
     sizes = np.bincount(block, minlength=blocks)[:blocks]
-    in_blocks = _in_rows(sizes, len(order))
-    slots, pairs = _rare_pairs(number[rare], int(sizes.sum()), len(order))
+    lists = _in_rows(sizes, len(order)), np.arange(width)
+    lists += _rare_pairs(number[rare], int(sizes.sum()), len(order))
     filled = (0, rounded_size(len(order) + 1) - len(order))
-    tokens = Tokens(*(np.pad(x.astype(np.int32), filled) for x in tokens))
-    lists = (x.astype(np.int32) for x in (in_blocks, np.arange(width), slots, pairs))
+    tokens = jax.tree.map(lambda x: np.pad(x[order].astype(np.int32), filled), tokens)
+    lists = (x.astype(np.int32) for x in lists)
     tokens, in_blocks, columns, slots, pairs = jax.device_put((tokens, *lists))
-    return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, None)
-
-
-def _table_sizes(rows: int, words: int) -> tuple[int, int]:
-    """Number of blocks and their width: not beyond int32 indices."""
-    if rows > INT32_MAX:
-        raise ValueError(f"{rows} positions in all folds are more than int32 counts")
-    widest = min(max(_TABLE // max(rows, 1), _NARROWEST), INT32_MAX // max(rows, 1))
-    blocks = -(-words // widest)
-    return blocks, -(-words // blocks)
+    return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, documents)
 
 
 def _in_rows(sizes: np.ndarray, beyond: int) -> np.ndarray:
-    """The numbers 0, 1, ... in rows of these sizes, filled up with `beyond`."""
-    slot = np.arange(rounded_size(int(sizes.max(initial=_FEW))))[None, :]
+    """The numbers 0, 1, ... in rows of these sizes; `beyond` fills the rest, at least the end."""
+    slot = np.arange(rounded_size(int(sizes.max(initial=_FEW)) + 1))[None, :]
     first = (np.cumsum(sizes) - sizes)[:, None]
     return np.where(slot < sizes[:, None], first + slot, beyond)
 
@@ -264,14 +251,12 @@ def _rare_pairs(number: np.ndarray, first: int, beyond: int) -> tuple[np.ndarray
         return np.zeros((0, 0), int), np.zeros((0, 2, 0), int)
     before = np.cumsum(number**2) - number**2
     group = before // _PAIRS
-    groups = group[-1] + 1
-    sizes = np.bincount(group, number, minlength=groups).astype(int)
-    slots = _in_rows(sizes, beyond - first) + first
-    slots = np.pad(slots, ((0, 0), (0, 1)), constant_values=beyond)
+    sizes = np.bincount(group, number).astype(int)
+    slots = first + _in_rows(sizes, beyond - first)
     begin = (np.cumsum(number) - number) - (np.cumsum(sizes) - sizes)[group]
     word = np.repeat(np.arange(len(number)), number**2)
     one, other = np.divmod(np.arange(len(word)) - before[word], number[word])
     both = np.stack([begin[word] + one, begin[word] + other])
-    places = _in_rows(np.bincount(group[word], minlength=groups), len(word))
-    last = np.full((2, 1), slots.shape[1] - 1)
-    return slots, np.moveaxis(np.concatenate([both, last], axis=1)[:, places], 0, 1)
+    places = _in_rows(np.bincount(group[word]), len(word))
+    both = np.pad(both, ((0, 0), (0, 1)), constant_values=slots.shape[1] - 1)
+    return slots, np.moveaxis(both[:, places], 0, 1)

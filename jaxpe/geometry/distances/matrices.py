@@ -19,9 +19,8 @@ from jaxpe.geometry.checks import (
     checked_distances,
     checked_encoding,
     checked_symmetric,
-    matrix,
     nan_unless_distances,
-    square_matrix,
+    sized,
 )
 from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.counts.distributions import (
@@ -125,7 +124,7 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    points = matrix(points, "points", "[n, d]")
+    points = sized(points, "points", "n d")
     present = as_present(present, points.shape[0])
     n, d = points.shape
     if n * n * d > _DIFFERENCES:
@@ -146,7 +145,7 @@ def distances_from_gram(
     >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    B = square_matrix(B, "the Gram matrix")
+    B = sized(B, "the Gram matrix", "n n")
     present = as_present(present, B.shape[0])
     norms = jnp.diagonal(B)
     return Distances(distances_from_products(B, norms, norms, pair_mask(present)), present)
@@ -221,7 +220,7 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     """
     values, present = D if isinstance(D, Distances) else (D, None)
     refuse_tuple(values, "distances", "Distances or a matrix [n, n]")
-    values = square_matrix(values, "the matrix of distances")
+    values = sized(values, "the matrix of distances", "n n")
     present = as_present(present, len(values))
     values = jnp.where(present[:, None] & present[None, :], values, 0.0)
     return Distances(nan_unless_distances(values), present)

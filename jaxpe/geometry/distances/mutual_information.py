@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float, Int, Integer, Num
 
 from jaxpe._core.arrays import ArrayLike, checked_jit, dot, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe.geometry.checks import check_size, checked_counts, floating, matrix, square_matrix
+from jaxpe.geometry.checks import check_size, checked_counts, floating, sized
 from jaxpe.geometry.counts.position_counts import check_labels, content_labels, ids_and_mask
+from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
 
@@ -185,8 +186,6 @@ def positional_information(
     check_size("permutations", permutations, least=0, each=4)
     if permutations and key is None:
         raise ValueError(f"permutations is {permutations}: pass a key that draws them")
-    if estimator not in get_args(EntropyEstimator):
-        raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     key = jax.random.key(0) if key is None else key
     if groups is not None or not is_traced(ids, mask):
         if is_traced(ids, mask, groups):
@@ -200,7 +199,8 @@ def positional_information(
 def longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
-        groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
+        with jax.ensure_compile_time_eval():  # numbers also where only the key is traced
+            groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
         groups = np.where(chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
     check_labels("groups", groups, len(ids))
     groups = np.asarray(groups)
@@ -230,17 +230,17 @@ def _pairwise_information(
         i, j, number = pair
         both = mask[:, i] & mask[:, j]
         value = _column_information(ids[:, i], ids[:, j], both, estimator)
-        keys = jax.random.split(jax.random.fold_in(key, number), max(permutations, 1))
-
-        def shuffled(key: Array) -> Array:
-            order = _shuffle(key, both)
-            return _column_information(
-                _partitioned(ids[:, i], both), ids[order, j], _partitioned(both, both), estimator
-            )
-
         if not permutations:
             zero = jnp.zeros_like(value)
             return value, zero, zero, jnp.sum(both), zero + jnp.nan
+        first = jnp.argsort(~both, stable=True)  # documents that reach both, then the others
+
+        def shuffled(key: Array) -> Array:
+            bits = jax.random.bits(key, both.shape, jnp.uint32)
+            order = jnp.lexsort((bits, ~both))  # the same documents first, in random order
+            return _column_information(ids[first, i], ids[order, j], both[first], estimator)
+
+        keys = jax.random.split(jax.random.fold_in(key, number), permutations)
         null = jax.lax.map(shuffled, keys)
         deviation = jnp.std(null, ddof=1) if permutations > 1 else jnp.zeros_like(value)
         # Estimates of equal tables differ in their last digits.
@@ -256,16 +256,6 @@ def _pairwise_information(
     return PositionalInformation(
         value, null, deviation, documents + reached, p_values + jnp.eye(n, dtype=p_values.dtype)
     )
-
-
-def _partitioned(x: Array, chosen: Array) -> Array:
-    """x with the chosen entries before the others, each in their order."""
-    return x[jnp.argsort(~chosen, stable=True)]
-
-
-def _shuffle(key: Array, chosen: Array) -> Array:
-    """The kept indices in random order, then the others."""
-    return jnp.lexsort((jax.random.bits(key, chosen.shape, jnp.uint32), ~chosen))
 
 
 def _column_information(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
@@ -287,10 +277,7 @@ def _run_lengths(columns: tuple[Array, ...], chosen: Array) -> Array:
 
 
 def mutual_information_encoding(
-    information: Float[ArrayLike, "n n"],
-    *,
-    dim: int,
-    present: Bool[ArrayLike, " n"] | None = None,
+    information: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
     """Position vectors whose inner products align best with mutual information between positions.
 
@@ -315,19 +302,11 @@ def mutual_information_encoding(
     >>> P.shape, bool(P[0] @ P[1] > P[0] @ P[7])
     ((8, 2), True)
     """
-    J = square_matrix(information, "the information")
-    n = J.shape[0]
-    off = ~np.eye(n, dtype=bool)
-    if present is None:
-        present = jnp.any(jnp.isfinite(J) & off, axis=1)
-    used = jnp.asarray(present)
-    together = used[:, None] & used[None, :]
-    J = jnp.where(together & off & jnp.isfinite(J), J, 0.0)
-    count = jnp.maximum(jnp.sum(used, dtype=J.dtype), 1)
-    mean = jnp.sum(J, axis=1) / count
-    levels = mean[:, None] + mean[None, :] - jnp.sum(mean) / count
-    J = jnp.where(together, J - levels, 0.0)
-    return classical_mds_from_gram(J, dim=dim, present=used)
+    J = sized(information, "the information", "n n")
+    informed = jnp.isfinite(J) & ~np.eye(len(J), dtype=bool)
+    used = jnp.any(informed, axis=1) if present is None else jnp.asarray(present)
+    J = jnp.where(informed & used[:, None] & used[None, :], J, 0.0)
+    return classical_mds_from_gram(gram_from_squared(-2.0 * J, used), dim=dim, present=used)
 
 
 @partial(jax.jit, static_argnames="corrected")
@@ -357,12 +336,12 @@ def gaussian_information(
     >>> round(gaussian_information(x, y).item(), 2)  # −½ log(1 − 0.6²) = 0.223
     0.22
     """
-    X, Y = matrix(X, "X", "[samples, dimensions]"), matrix(Y, "Y", "[samples, dimensions]")
-    if not X.shape[1] or not Y.shape[1]:
-        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass at least one dimension")
+    X, Y = sized(X, "X", "samples dimensions"), sized(Y, "Y", "samples dimensions")
     samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
-    if Y.shape[0] != samples:
-        raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")
+    if len(Y) != samples or not a or not b:
+        raise ValueError(
+            f"X has shape {X.shape} and Y {Y.shape}: pass the same samples, in 1 dimension or more"
+        )
     if samples < a + b + 2:
         raise ValueError(
             f"{samples} samples are too few for {a} + {b} dimensions: pass at least {a + b + 2}, "

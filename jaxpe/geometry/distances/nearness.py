@@ -12,8 +12,8 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import as_present
-from jaxpe.geometry.distances.matrices import pair_mask, square_matrix
+from jaxpe.geometry.checks import as_present, sized
+from jaxpe.geometry.distances.matrices import pair_mask
 
 
 class PositionStatistics(NamedTuple):
@@ -48,7 +48,7 @@ def nearness(
     >>> nearness((i[:, None] - i[None, :]) ** 2).round(2).item()
     0.6
     """
-    squared = square_matrix(squared, "squared")
+    squared = sized(squared, "squared", "n n")
     result = position_statistics(squared, as_present(present, len(squared)))
     return result.difference / jnp.where(result.total == 0, jnp.nan, result.total)
 

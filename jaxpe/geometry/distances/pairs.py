@@ -147,11 +147,20 @@ def _sums(blocks: _Blocks, *args: Any, term: Term, ordered: bool) -> PyTree[Arra
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
             counted = both & apart & first
-            distance_arrays = _product_distances(rows, columns, counted)
+            sides = zip(rows.points, columns.points, rows.norms, columns.norms, strict=True)
+            distance_arrays = [
+                distances_from_products(dot(x, y.T), x_norms, y_norms, counted)
+                for x, y, x_norms, y_norms in sides
+            ]
+            # 1 off the pairs, where any term is harmless.
+            distance_arrays = [jnp.where(counted, delta, 1.0) for delta in distance_arrays]
+            weights: Array | float = 1.0
+            if rows.sizes is not None and columns.sizes is not None:
+                weights = trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
 
             def summed(x: ArrayLike | float | int) -> Array:
                 x = jnp.broadcast_to(jnp.asarray(x, distance_arrays[0].dtype), counted.shape)
-                return jnp.sum(jnp.where(counted, x * _weights(rows, columns), 0.0), axis=1)
+                return jnp.sum(jnp.where(counted, x * weights, 0.0), axis=1)
 
             return jax.tree.map(summed, term(*distance_arrays, *args))
 
@@ -205,22 +214,6 @@ def _relative_sizes(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Ar
     weights = jnp.where(present, weights, 0.0)
     largest = jnp.max(weights)
     return 2.0 * weights / jnp.where(largest > 0, largest, 1.0)
-
-
-def _weights(rows: _Blocks, columns: _Blocks) -> Array | float:
-    if rows.sizes is None or columns.sizes is None:
-        return 1.0
-    return trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
-
-
-def _product_distances(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
-    """Distances between two blocks in every cloud; 1 off the pairs, where any term is harmless."""
-    sides = zip(rows.points, columns.points, rows.norms, columns.norms, strict=True)
-    distance_arrays = (
-        distances_from_products(dot(x, y.T), x_norms, y_norms, counted)
-        for x, y, x_norms, y_norms in sides
-    )
-    return [jnp.where(counted, delta, 1.0) for delta in distance_arrays]
 
 
 @jax.jit

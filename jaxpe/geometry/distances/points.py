@@ -6,14 +6,9 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.checks import as_present, sized
 from jaxpe.geometry.counts.distributions import PositionalDistributions
-from jaxpe.geometry.distances.matrices import (
-    as_present,
-    hellinger_roots,
-    matrix,
-    of_distributions,
-    refuse_tuple,
-)
+from jaxpe.geometry.distances.matrices import hellinger_roots, of_distributions, refuse_tuple
 
 
 class PointCloud(NamedTuple):
@@ -65,5 +60,5 @@ def as_points(points: PointCloud | HasCoordinates | Real[ArrayLike, "n k"]) -> P
     elif isinstance(points, HasCoordinates):
         points, present = points.coordinates, getattr(points, "present", None)
     refuse_tuple(points, "points", "position vectors [n, k], a PointCloud or an MDS result")
-    points = matrix(points, "points", "[n, k]")
+    points = sized(points, "points", "n k")
     return PointCloud(points, as_present(present, points.shape[0]))

@@ -20,6 +20,7 @@ from jaxpe.geometry.checks import (
     checked_targets,
     checked_weights,
     nan_unless_weights,
+    sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import (
@@ -102,7 +103,12 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    return _scaled_stress(_sums(P, D, weights))
+    total = _sums(P, D, weights)
+    cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
+    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
+    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
+    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, minimiser(scale))
+    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
 @_checked
@@ -163,13 +169,24 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    plain = not isinstance(P, Distances | PointCloud)
-    P = P if isinstance(P, Distances) else as_points(P)
-    P = P._replace(present=P.present & as_present(present, len(P.present)))
-    if isinstance(P, PointCloud) and not (plain and len(P.present) <= DENSE):
+    P = distances_or_points(P, present)
+    if isinstance(P, PointCloud):
         return smallest_distance(P)
-    delta, present = _dense(P)
-    return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
+    return jnp.min(jnp.where(pair_mask(P.present), P.values, jnp.inf), initial=jnp.inf)
+
+
+def distances_or_points(
+    encoding: Configuration, present: Bool[ArrayLike, " n"] | None
+) -> Distances | PointCloud:
+    """A matrix of distances, also of few plain points; else points, at least one of them."""
+    plain = not isinstance(encoding, Distances | PointCloud)
+    encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
+    present = encoding.present & as_present(present, len(encoding.present))
+    if not len(present):  # an absent position, so that there is a row
+        return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
+    encoding = encoding._replace(present=present)
+    small = isinstance(encoding, Distances) or (plain and len(present) <= DENSE)
+    return _dense(encoding) if small else encoding
 
 
 @_checked
@@ -207,14 +224,6 @@ def _stress(total: Callable[..., PyTree]) -> Array:
     return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
 
 
-def _scaled_stress(total: Callable[..., PyTree]) -> ScaledStress:
-    cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
-    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
-    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, minimiser(scale))
-    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
-
-
 def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
     return [delta - means[0], d - means[1]]
 
@@ -234,17 +243,13 @@ def _minimiser_jvp(primals, tangents):
 
 
 def _sums(
-    P: Configuration,
-    D: Targets,
-    weights: PairWeights | None,
-    *,
-    per_position: bool = False,
+    P: Configuration, D: Targets, weights: PairWeights | None, *, per_position: bool = False
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""
     # A matrix has every pair twice, so only ratios of sums are meaningful.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
-        _check_positions(P.points.shape, D.points.shape)
+        sized(P.points, "the encoding", f"{len(D.points)} d")
         if weights is not None:
             weights = nan_unless_weights(jnp.asarray(weights, P.points.dtype))
         options = {"weights": weights, "per_position": per_position}
@@ -263,7 +268,7 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
     D = _dense(D) if isinstance(D, PointCloud) else as_distances(D)
     P = P if isinstance(P, Distances) else as_points(P)
     points = P.values if isinstance(P, Distances) else P.points
-    _check_positions(points.shape, D.values.shape)
+    sized(points, "the encoding", f"{len(D.present)} d")
     present = D.present & P.present
     w = pair_mask(present).astype(points.dtype)
     if weights is not None:
@@ -282,15 +287,6 @@ def _dense(points: PointCloud | Distances) -> Distances:
     if isinstance(points, Distances):
         return as_distances(points)
     return euclidean_distances(points.points, present=points.present)
-
-
-def _check_positions(encoding: tuple[int, ...], targets: tuple[int, ...]) -> None:
-    n = targets[0]
-    if len(encoding) != 2 or encoding[0] != n:
-        raise ValueError(
-            f"the encoding has shape {encoding} and the distances {targets}: pass an "
-            f"encoding [{n}, d], one row for every position"
-        )
 
 
 def ratio_of_sums(numerator: Array, denominator: Array) -> Array:

@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.distances.matrices import floating, square_matrix
+from jaxpe.geometry.checks import floating, sized
 
 
 @jax.jit
@@ -16,7 +16,7 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> toeplitz_projection(np.array([[1.0, 4.0], [0.0, 3.0]])).tolist()
     [[2.0, 4.0], [0.0, 2.0]]
     """
-    A = square_matrix(A, "the matrix")
+    A = sized(A, "the matrix", "n n")
     label = diagonal_labels(len(A))
     return class_means(A, label, 2 * len(A) - 1)[label]
 
@@ -32,7 +32,7 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> circulant_projection(np.array([[1.0, 4.0], [0.0, 3.0]])).tolist()
     [[2.0, 2.0], [2.0, 2.0]]
     """
-    A = square_matrix(A, "the matrix")
+    A = sized(A, "the matrix", "n n")
     label = (diagonal_labels(len(A)) + 1) % max(len(A), 1)
     return class_means(A, label, len(A))[label]
 

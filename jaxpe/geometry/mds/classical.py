@@ -15,6 +15,7 @@ from jaxpe.geometry.checks import (
     checked_distances,
     checked_encoding,
     checked_symmetric,
+    sized,
 )
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
@@ -25,14 +26,16 @@ from jaxpe.geometry.distances.matrices import (
     distances_from_gram,
     gram_from_squared,
     hellinger_gram,
-    matrix,
     safe_sqrt,
-    square_matrix,
 )
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.distances.toeplitz import unexplained_share
-from jaxpe.geometry.mds.gauge import horizontal_operator, inverse_where, turning
-from jaxpe.geometry.mds.krylov import check_dim
+from jaxpe.geometry.mds.gauge import (
+    horizontal_operator,
+    inverse_where,
+    turning,
+    with_fixed_signs,
+)
 
 
 class ClassicalMDS(NamedTuple):
@@ -127,14 +130,14 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
-    B = square_matrix(B, "the Gram matrix")
+    B = sized(B, "the Gram matrix", "n n")
     n = B.shape[0]
-    check_dim(dim, n)
+    check_size("dim", dim, each=n)
     if not n:
         raise ValueError("the Gram matrix has shape (0, 0): pass at least one position")
     columns = min(dim, n)
     present = as_present(present, n)
-    coordinates, eigenvalues = principal_coordinates(B, columns)
+    coordinates, eigenvalues, _ = principal_coordinates(B, columns)
     # Zero rows of B leave rounding errors in the eigenvectors.
     coordinates = jnp.where(present[:, None], coordinates, 0.0)
     rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
@@ -188,9 +191,8 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = matrix(checked_encoding(P), "P", "[n, d]")
+    P = sized(checked_encoding(P), "P", "n d")
     n, d = P.shape
-    check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
     B = _jitted_row_space(P, rank)
@@ -240,18 +242,11 @@ def _row_space_jvp(rank, primals, tangents):
     return Y, lax.custom_linear_solve(operator, right, solve, symmetric=True)
 
 
-def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
-    """U_d Λ_d^½ with signs fixed, and all eigenvalues, descending."""
-    return _eigen_coordinates(B, dim)[:2]
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
-    """Coordinates and eigenvalues as above, and all eigenvectors."""
+def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
+    """U_d Λ_d^½ with signs fixed; all eigenvalues, descending, and all eigenvectors."""
     eigenvalues, V = jnp.linalg.eigh(0.5 * (B + B.T))
-    eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
-    largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
-    V = V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
+    eigenvalues, V = eigenvalues[::-1], with_fixed_signs(V[:, ::-1])
     positive = eigenvalues[:dim] > _tolerance(eigenvalues)
     scale = jnp.sqrt(jnp.where(positive, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V
@@ -261,10 +256,10 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
 #   λ_a + λ_b for kept rows a: repeated eigenvalues do no harm;
 #   λ_b − λ_c for dropped rows c, undefined only where the cut splits a cluster.
 # Eigenvalues and eigenvectors move by dλ_a = M_aa and dV = V (M / (λ_b − λ_a)), with M = Vᵀ dB V.
-@_eigen_coordinates.defjvp
-def _eigen_coordinates_jvp(dim, primals, tangents):
+@principal_coordinates.defjvp
+def _principal_coordinates_jvp(dim, primals, tangents):
     (B,), (dB,) = primals, tangents
-    X, eigenvalues, V = _eigen_coordinates(B, dim)
+    X, eigenvalues, V = principal_coordinates(B, dim)
     B, dB = 0.5 * (B + B.T), 0.5 * (dB + dB.T)
     M = dot(V.T, dB, V)
     dV = dot(V, turning(M, eigenvalues, _tolerance(eigenvalues)))

@@ -1,5 +1,6 @@
 """Accuracy of a linear probe for positions in hidden states."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -92,31 +93,18 @@ def position_decodability(
     arrays = hidden, positions - middles, counts, away
     fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in arrays] for k in (0, 1))
     slopes = _slopes(fitted[0], fitted[3], fitted[2])
-    fitted, judged = ([x - dot(m[:, None], slopes[None]), t, c] for x, t, c, m in (fitted, judged))
-    return _judge(_fit(*fitted, ridge=ridge), *judged, n=n)
-
-
-class _Units(NamedTuple):
-    """Standardisation of entries: x becomes ((x − origin)/largest − centre)/deviation."""
-
-    origin: Array
-    largest: Array
-    centre: Array
-    deviation: Array
-
-    def standardised(self, x: Array, counts: Array) -> Array:
-        """Entries in these units, 0 where they do not count."""
-        x = (x - self.origin[None, :]) / self.largest[None, :]
-        x = (x - self.centre[None, :]) / self.deviation[None, :]
-        return jnp.where(counts[:, None], x, 0.0)
-
-
-class _Probe(NamedTuple):
-    """t̂ = x·slopes + mean, of x in its units."""
-
-    units: _Units
-    slopes: Array
-    mean: Array
+    (x, t, seen), (y, u, tested) = (
+        (states - dot(away[:, None], slopes[None]), targets, counted)
+        for states, targets, counted, away in (fitted, judged)
+    )
+    standardised, mean = _standardisation(x, seen), _mean(t, seen)
+    probe = _ridge(standardised(x, seen), jnp.where(seen, t - mean, 0.0), seen, ridge)
+    missed = jnp.where(tested, u - (dot(standardised(y, tested), probe) + mean), 0.0)
+    apart = jnp.where(tested, u - _mean(u, tested), 0.0)
+    squares = [jnp.sum(z.reshape(-1, n) ** 2, axis=1) for z in (missed, apart)]
+    total = jnp.sum(squares[1])
+    r2 = jnp.where(total > 0, 1 - jnp.sum(squares[0]) / jnp.where(total > 0, total, 1.0), 0.0)
+    return PositionDecodability(r2, _mean(jnp.abs(missed), tested), *squares)
 
 
 def _slopes(x: Array, m: Array, counts: Array) -> Array:
@@ -126,29 +114,33 @@ def _slopes(x: Array, m: Array, counts: Array) -> Array:
     return _moment(x, m, counts) / _or_one(_moment(m, m, counts))
 
 
-def _units(x: Array, counts: Array) -> _Units:
-    """Units in which entries that vary have mean 0 and variance 1, and the others are 0."""
+def _standardisation(x: Array, counts: Array) -> Callable[[Array, Array], Array]:
+    """Map of entries to mean 0 and variance 1 over x, or to 0 where x does not vary."""
     # Relative to one of them: equal hidden states are exactly 0, not near it.
     origin = x[jnp.argmax(counts)]
-    x = jnp.where(counts[:, None], x - origin[None, :], 0.0)
+    apart = jnp.where(counts[:, None], x - origin[None, :], 0.0)
     # Before squaring, which halves the range of exponents. No derivative: it cancels.
-    largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=0)))
-    x = x / largest[None, :]
-    centre = _mean(x, counts)
-    variance = _mean((x - centre[None, :]) ** 2, counts)
-    return _Units(origin, largest, centre, jnp.sqrt(_or_one(variance)))
+    largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(apart), axis=0)))
+    apart = apart / largest[None, :]
+    centre = _mean(apart, counts)
+    deviation = jnp.sqrt(_or_one(_mean((apart - centre[None, :]) ** 2, counts)))
+
+    def standardised(x: Array, counts: Array) -> Array:
+        x = (x - origin[None, :]) / largest[None, :]
+        return jnp.where(counts[:, None], (x - centre[None, :]) / deviation[None, :], 0.0)
+
+    return standardised
 
 
-def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
-    units, mean = _units(x, counts), _mean(t, counts)
-    x, t = units.standardised(x, counts), jnp.where(counts, t - mean, 0.0)
+def _ridge(x: Array, t: Array, counts: Array, ridge: float) -> Array:
+    """Slopes of the ridge regression of t on standardised entries."""
     # The Gram matrix loses singular values below √eps of the largest. Nearly white entries have
     # none so small, so it is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
     y = dot(x, white.T)
     matrix = _moment(y, y, counts) + ridge * dot(white, white.T)
     slopes = jax.scipy.linalg.solve(matrix, _moment(y, t, counts), assume_a="pos")
-    return _Probe(units, dot(white.T, slopes), mean)
+    return dot(white.T, slopes)
 
 
 def _whitening(x: Array, counts: Array) -> Array:
@@ -157,16 +149,6 @@ def _whitening(x: Array, counts: Array) -> Array:
     rounding = len(identity) * jnp.finfo(x.dtype).eps * identity
     lower = jnp.linalg.cholesky(_moment(x, x, counts) + rounding)
     return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
-
-
-def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> PositionDecodability:
-    x = probe.units.standardised(x, counts)
-    away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
-    apart = jnp.where(counts, t - _mean(t, counts), 0.0)
-    missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))
-    total = jnp.sum(spread)
-    r2 = jnp.where(total > 0, 1 - jnp.sum(missed) / jnp.where(total > 0, total, 1.0), 0.0)
-    return PositionDecodability(r2, _mean(jnp.abs(away), counts), missed, spread)
 
 
 def _moment(x: Array, y: Array, counts: Array) -> Array:

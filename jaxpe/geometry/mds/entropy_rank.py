@@ -5,8 +5,8 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike, checked_jit
-from jaxpe.geometry.checks import checked_encoding
-from jaxpe.geometry.distances.matrices import Distances, as_present, centre_rows, matrix
+from jaxpe.geometry.checks import as_present, checked_encoding, sized
+from jaxpe.geometry.distances.matrices import Distances, centre_rows
 from jaxpe.geometry.distances.stress import Encoded
 from jaxpe.geometry.mds.classical import classical_mds
 
@@ -38,7 +38,7 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
         P = Distances(P.values, P.present & as_present(present, len(P.present)))
         centred = classical_mds(P, dim=P.values.shape[0]).coordinates
     else:
-        points = matrix(P, "P", "points [n, d]")
+        points = sized(P, "P", "n d")
         centred = centre_rows(points, as_present(present, points.shape[0]))
     if not centred.size:
         return jnp.zeros((), centred.dtype)

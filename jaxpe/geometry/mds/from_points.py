@@ -1,24 +1,19 @@
 """Classical multidimensional scaling of points, without the matrix of all pairs."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import checked_encoding
+from jaxpe._core.arrays import ArrayLike, checked_jit, dot
+from jaxpe.geometry.checks import check_size, checked_encoding
 from jaxpe.geometry.distances.matrices import centre_rows, inner_products
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.mds.gauge import gauged_coordinates, noise
-from jaxpe.geometry.mds.krylov import (
-    Eigenpairs,
-    check_dim,
-    leading_pairs,
-    residual_norms,
-)
+from jaxpe.geometry.mds.krylov import Eigenpairs, leading_pairs, residual_norms
 
 Method = Literal["dense", "krylov"]
 
@@ -58,14 +53,13 @@ class PrincipalCoordinates(NamedTuple):
     method: Label
 
 
+@checked_jit("dim", "method", "tolerance", points=checked_encoding)
 def classical_mds_from_points(
     points: PointCloud | Real[ArrayLike, "n k"],
     *,
     dim: int,
     method: Literal["auto"] | Method = "auto",
     tolerance: float = 1e-5,
-    max_products: int | None = None,
-    oversample: int | None = None,
     key: Array | None = None,
 ) -> PrincipalCoordinates:
     """Classical scaling of the Euclidean distances between points, for many positions.
@@ -88,16 +82,14 @@ def classical_mds_from_points(
         dim: number of columns; columns beyond the rank are 0.
         method: name of the method.
         tolerance: tolerance of residuals, relative to λ_1.
-        max_products: columns after which "krylov" stops; 100·(dim + 16) by default.
-        oversample: pairs sought beyond `dim`; dim/4, or 8, by default.
         key: PRNG key of the random directions of "krylov"; `jax.random.key(0)` by default.
 
     >>> found = classical_mds_from_points(np.array([[0.0, 0.0], [4.0, 3.0]]), dim=1)
     >>> found.coordinates.round(4).tolist(), found.method
     ([[2.5], [-2.5]], 'dense')
     """
-    cloud = as_points(checked_encoding(points))
-    check_dim(dim, len(cloud.present), oversample)
+    cloud = as_points(points)
+    check_size("dim", dim, each=len(cloud.present))
     if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
@@ -110,11 +102,13 @@ def classical_mds_from_points(
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
     if method == "dense":
-        pairs = _dense_eigenpairs(fixed, **options)
+        pairs = _dense_pairs(fixed, **options)
     else:
-        options |= {"max_products": max_products, "oversample": oversample}
-        pairs = _krylov_pairs(fixed, key, **options)
-    coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
+        apply = partial(gram_product, fixed)
+        pairs = leading_pairs(apply, n, key=key, dtype=fixed.dtype, **options)
+    coordinates, eigenvalues, _ = gauged_coordinates(
+        gram_product, dim, centred, pairs.vectors, pairs.eigenvalues
+    )
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
         eigenvalues=eigenvalues,
@@ -152,22 +146,7 @@ def _transposed_product(X: Array, Y: Array) -> Array:
     return lax.fori_loop(0, blocks, add, dot(Y[done:].T, X[done:])).T
 
 
-# Jitted even for eager callers, because a loop that is traced again is compiled again.
-@partial(jax.jit, static_argnames="dim")
-def _coordinates(
-    centred: Array, vectors: Array, eigenvalues: Array, *, dim: int
-) -> tuple[Array, Array]:
-    return gauged_coordinates(gram_product, dim, centred, vectors, eigenvalues)
-
-
-@partial(jax.jit, static_argnames=("dim", "tolerance", "max_products", "oversample"))
-def _krylov_pairs(centred: Array, key: Array | None, **options: Any) -> Eigenpairs:
-    n, dtype = len(centred), centred.dtype
-    return leading_pairs(partial(gram_product, centred), n, key=key, dtype=dtype, **options)
-
-
-@partial(jax.jit, static_argnames=("dim", "tolerance"))
-def _dense_eigenpairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
+def _dense_pairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape
     small = inner_products(centred if n <= k else centred.T)

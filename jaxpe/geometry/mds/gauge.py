@@ -16,17 +16,6 @@ Product = Callable[[Any, Array], Array]
 _MOST_STEPS = 500
 
 
-def gauged_coordinates(
-    apply: Product, dim: int, parameters: Any, vectors: Array, eigenvalues: Array
-) -> tuple[Array, Array]:
-    """U_d Λ_d^½ and Λ_d, differentiable in the parameters of B = apply(parameters, ·).
-
-    The eigenpairs, `dim` or more of them, are inputs without a derivative (they come through
-    `lax.stop_gradient`). Pairs beyond `dim` only speed up the derivative.
-    """
-    return _gauged_coordinates(apply, dim, parameters, vectors, eigenvalues)[:2]
-
-
 def horizontal_operator(product: Callable[[Array], Array], X: Array, Z: Array) -> Array:
     """The linear operator (2 X Xᵀ − B) Z + Z Xᵀ X of coordinates X of B."""
     # X is defined up to rotations of its columns, which leave X Xᵀ, the kept part of B, unchanged.
@@ -50,15 +39,24 @@ def inverse_where(resolved: Array, x: Array) -> Array:
     return jnp.where(resolved, 1.0 / jnp.where(resolved, x, 1.0), 0.0)
 
 
+def with_fixed_signs(V: Array) -> Array:
+    """Columns whose entry largest in magnitude is positive."""
+    largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
+    return V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _gauged_coordinates(
+def gauged_coordinates(
     apply: Product, dim: int, parameters: Any, vectors: Array, eigenvalues: Array
 ) -> tuple[Array, Array, Array]:
-    """Coordinates and eigenvalues as above, and the eigenvectors; columns not kept are 0."""
-    U, values = vectors[:, :dim], eigenvalues[:dim]
-    largest = jnp.take_along_axis(U, jnp.argmax(jnp.abs(U), axis=0)[None, :], axis=0)
+    """U_d Λ_d^½, Λ_d and U_d, differentiable in the parameters of B = apply(parameters, ·).
+
+    The eigenpairs, `dim` or more of them, are inputs without a derivative (they come through
+    `lax.stop_gradient`). Pairs beyond `dim` only speed up the derivative. Eigenvectors of
+    eigenvalues that count as 0 are 0.
+    """
+    U, values = with_fixed_signs(vectors[:, :dim]), eigenvalues[:dim]
     positive = values > noise(eigenvalues, len(U))
-    U = U * jnp.where(largest < 0, -1.0, 1.0)
     scale = jnp.sqrt(jnp.where(positive, values, 0.0))
     return U * scale[None, :], values, jnp.where(positive[None, :], U, 0.0)
 
@@ -67,10 +65,10 @@ def _gauged_coordinates(
 # solution of (λ_b − B) x_b = (1 − V Vᵀ) dB X_b. There λ_b − B is positive where λ_b is above all
 # that is dropped: conjugate gradients. Where the cut splits a cluster there is no derivative; the
 # terms that would divide by the gap are 0. The eigenvalues move by dλ_a = M_aa.
-@_gauged_coordinates.defjvp
+@gauged_coordinates.defjvp
 def _gauged_coordinates_jvp(apply, dim, primals, tangents):
     parameters, vectors, eigenvalues = primals
-    X, values, V = _gauged_coordinates(apply, dim, *primals)
+    X, values, V = gauged_coordinates(apply, dim, *primals)
     least = noise(eigenvalues, len(vectors))
     positive = values > least
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +46,6 @@ def principal_eigenpairs(
     *,
     dim: int,
     tolerance: float = 1e-5,
-    max_products: int | None = None,
-    oversample: int | None = None,
     key: Array | None = None,
     dtype: DTypeLike | None = None,
 ) -> Eigenpairs:
@@ -65,8 +63,6 @@ def principal_eigenpairs(
         n: rows.
         dim: eigenpairs wanted, at least 1.
         tolerance: tolerance of the residuals, relative to |λ_1|; not below 16 eps of the dtype.
-        max_products: columns after which no new round starts; 100·(dim + 16) by default.
-        oversample: pairs that are kept beyond `dim` in a restart; dim/4, or 8, by default.
         key: PRNG key of the random directions; `jax.random.key(0)` by default.
         dtype: dtype of the vectors; JAX's default float by default.
 
@@ -75,21 +71,12 @@ def principal_eigenpairs(
     ([8.0, 7.0], True)
     """
     check_size("n", n)
-    check_dim(dim, 5 * n, oversample)
+    check_size("dim", dim, each=5 * n)
     dtype = jnp.dtype(dtype or jnp.result_type(float))
     if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
         raise ValueError(f"dtype is {dtype}: pass float32 or float64")
-    options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
-    wide = _jitted_pairs(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
+    wide = _jitted_pairs(apply, n, dim=dim, tolerance=tolerance, key=key, dtype=dtype)
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
-
-
-@partial(
-    jax.jit,
-    static_argnames=("apply", "n", "dim", "tolerance", "max_products", "oversample", "dtype"),
-)
-def _jitted_pairs(key: Array | None, **options: Any) -> Eigenpairs:
-    return leading_pairs(key=key, **options)
 
 
 class _Search(NamedTuple):
@@ -105,15 +92,7 @@ class _Search(NamedTuple):
 
 
 def leading_pairs(
-    apply: Operator,
-    n: int,
-    *,
-    dim: int,
-    tolerance: float,
-    max_products: int | None,
-    oversample: int | None,
-    key: Array | None,
-    dtype: DTypeLike,
+    apply: Operator, n: int, *, dim: int, tolerance: float, key: Array | None, dtype: DTypeLike
 ) -> Eigenpairs:
     """`principal_eigenpairs`, including the pairs beyond `dim`."""
     # `jax.experimental.sparse.linalg.lobpcg_standard` was tried in its place. In float32, at its
@@ -121,16 +100,14 @@ def leading_pairs(
     # eigenvalues repeat (8 pairs, n = 8,192), where this reaches 3e-7 and 1e-6 in five times the
     # time; and it has no round that looks for more copies.
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
-    extra = max(block, dim // 4) if oversample is None else oversample
-    kept = -(-(dim + extra) // block) * block
+    kept = -(-(dim + max(block, dim // 4)) // block) * block
     added = kept + 6 * block
-    most = 100 * (dim + _BLOCK) if max_products is None else max_products
     tolerance = max(tolerance, 16.0 * float(jnp.finfo(dtype).eps))
     if n <= kept + added:
         return _all_pairs(apply, n, dim=dim, tolerance=tolerance, dtype=dtype)
 
     def unfinished(search: _Search) -> Array:
-        hopeless = jnp.any(jnp.isnan(search.residuals)) | (search.products >= most)
+        hopeless = jnp.any(jnp.isnan(search.residuals)) | (search.products >= 100 * (dim + _BLOCK))
         return ~search.settled & ~hopeless
 
     # In exact arithmetic all residuals lie in the next block of the Krylov space. Rounding takes
@@ -168,6 +145,9 @@ def leading_pairs(
     residuals = residual_norms(U[:, :dim], apply(U[:, :dim]), eigenvalues[:dim])
     converged = search.settled & jnp.all(residuals <= tolerance)
     return Eigenpairs(U, eigenvalues, residuals, search.products + dim, converged)
+
+
+_jitted_pairs = jax.jit(leading_pairs, static_argnames=("apply", "n", "dim", "tolerance", "dtype"))
 
 
 def _all_pairs(
@@ -249,10 +229,3 @@ def residual_norms(U: Array, W: Array, eigenvalues: Array) -> Array:
 
 def _scale(eigenvalues: Array) -> Array:
     return jnp.maximum(jnp.abs(eigenvalues[0]), jnp.finfo(eigenvalues.dtype).tiny)
-
-
-def check_dim(dim: int, n: int = 1, oversample: int | None = None) -> None:
-    """Raise for a width below 1, above the number of columns, or too large for memory."""
-    check_size("dim", dim, each=n)
-    if oversample is not None:
-        check_size("oversample", oversample, least=0, each=n)

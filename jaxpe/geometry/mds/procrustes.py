@@ -1,5 +1,6 @@
 """Procrustes analysis: match two configurations up to rotation, translation and scale."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +9,8 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, checked_jit, dot
-from jaxpe.geometry.checks import numeric
-from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
+from jaxpe.geometry.checks import as_present, floating, sized
+from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.geometry.distances.stress import minimiser
 from jaxpe.geometry.distances.toeplitz import unexplained_share
 
@@ -31,7 +32,7 @@ class Procrustes(NamedTuple):
     residual: Float[Array, ""]
 
 
-@checked_jit("translate", "scale", P=numeric("P"), Q=numeric("Q"))
+@checked_jit("translate", "scale", P=partial(floating, name="P"), Q=partial(floating, name="Q"))
 def procrustes(
     P: Real[ArrayLike, "n p"],
     Q: Real[ArrayLike, "n q"],
@@ -56,9 +57,8 @@ def procrustes(
     >>> bool(procrustes(P, turned).residual < 1e-12)
     True
     """
-    P, Q = floating(P, "P"), floating(Q, "Q")
-    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
-        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
+    P = sized(P, "P", "n p")
+    Q = sized(Q, "Q", f"{len(P)} q")
     present = as_present(present, P.shape[0])
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))

@@ -14,11 +14,11 @@ from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, dot
 from jaxpe.geometry.checks import (
     as_weights,
     check_size,
+    checked_counts,
     checked_distances,
-    checked_tolerance,
     checked_weights,
-    floating,
     host_floats,
+    sized,
 )
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -29,7 +29,7 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.stress import ratio_of_sums
 from jaxpe.geometry.mds.classical import classical_mds
-from jaxpe.geometry.mds.krylov import check_dim, krylov_basis, ritz
+from jaxpe.geometry.mds.krylov import krylov_basis, ritz
 
 _MEMORY = 6  # steps from which the curvature is estimated
 _PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
@@ -97,19 +97,13 @@ def _checked_init(init: Any) -> Any:
     return None
 
 
-def _checked_iterations(number: Any) -> Any:
-    if not isinstance(number, jax.Array):
-        check_size("max_iterations", number, least=0)
-    return number
-
-
 @checked_jit(
     "dim",
     D=checked_distances,
     init=_checked_init,
     weights=checked_weights,
-    max_iterations=_checked_iterations,
-    tolerance=checked_tolerance,
+    max_iterations=partial(checked_counts, name="max_iterations"),
+    tolerance=partial(checked_counts, name="tolerance"),
 )
 def smacof(
     D: Distances | Real[ArrayLike, "n n"],
@@ -150,11 +144,16 @@ def smacof(
     >>> round(fit.stress.item(), 6) == round(1 / 9, 6)
     True
     """
-    check_dim(dim, 10 * (_MEMORY + _PRODUCTS))
+    check_size("dim", dim, each=10 * (_MEMORY + _PRODUCTS))
     D = as_distances(D)
-    start = _first_configuration(D, dim, init)
-    columns = jnp.any(start != 0, axis=0)
-    columns |= (init is None or isinstance(init, str)) | ~jnp.any(columns)
+    if init is None or isinstance(init, str):
+        start = classical_mds(D, dim=dim).coordinates
+        columns = jnp.ones(dim, bool)
+    else:
+        start = sized(init, "init", f"{len(D.present)} {dim}")
+        start = jnp.where(D.present[:, None], start, 0.0)
+        columns = jnp.any(start != 0, axis=0)
+        columns |= ~jnp.any(columns)
     problem = _problem(D, weights, start.dtype)
     moves = (D.present[:, None] & columns[None, :]).astype(start.dtype)
 
@@ -226,10 +225,10 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
         return move + (share - scale * jnp.sum(change * move)) * step, None
 
     rest, shares = jax.lax.scan(back, gradient, past, reverse=True)
+    # The scale of Liu and Nocedal (1989), sᵀy / yᵀ V⁺ y of the last step.
     curvature = jnp.sum(changes[-1] * problem.solve(changes[-1]))
-    scale = jnp.where(
-        convex_steps[-1], products[-1] / jnp.where(convex_steps[-1], curvature, 1.0), 1.0
-    )
+    last = convex_steps[-1]
+    scale = jnp.where(last, products[-1] / jnp.where(last, curvature, 1.0), 1.0)
     scale = jnp.minimum(scale, 2.0)  # twice the step of the Guttman transform never fails
     return jax.lax.scan(forth, scale * problem.solve(rest), (*past, shares))[0]
 
@@ -241,7 +240,8 @@ def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
     direction = jnp.where(jnp.any(apart != 0), apart, _least_curved(problem, X, random, moves))
-    direction = problem.size * _unit(direction)
+    length = jnp.linalg.norm(direction)
+    direction = problem.size * direction / jnp.where(length > 0, length, 1.0)
     lengths = jnp.asarray(np.concatenate([_LENGTHS, -_LENGTHS]), X.dtype)
     values = jax.lax.map(lambda t: problem.evaluate(X + t * direction)[0], lengths)
     best = jnp.argmin(values)
@@ -264,17 +264,12 @@ def _least_curved(problem: _Problem, X: Array, start: Array, moves: Array) -> Ar
     return ritz(*basis, 1)[0].reshape(X.shape) * moves
 
 
-def _unit(v: Array) -> Array:
-    size = jnp.linalg.norm(v)
-    return v / jnp.where(size > 0, size, 1.0)
-
-
 def _problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
     """Problem of a matrix of targets."""
-    w = pair_mask(D.present).astype(dtype)
+    w, inverse = pair_mask(D.present).astype(dtype), None
     if weights is not None:
         w = jnp.where(w > 0, as_weights(weights, w.shape, dtype=dtype), 0.0)
-    inverse = _generalised_inverse(w) if weights is not None else None
+        inverse = _generalised_inverse(w)
     count = jnp.maximum(jnp.sum(D.present.astype(dtype)), 1.0)
     target = D.values.astype(dtype)
     squares = jnp.sum(w * target**2)
@@ -299,19 +294,6 @@ def _problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Pr
 
     size = jnp.sqrt(jnp.sum(target**2) / (2.0 * count))
     return _Problem(evaluate, solve, coincident, size)
-
-
-def _first_configuration(
-    D: Distances, dim: int, init: str | Real[ArrayLike, "n dim"] | None
-) -> Float[Array, "n dim"]:
-    """Start of the iteration, with absent positions at 0."""
-    if init is None or isinstance(init, str):
-        return classical_mds(D, dim=dim).coordinates
-    init = floating(init)
-    expected = (len(D.present), dim)
-    if init.shape != expected:
-        raise ValueError(f"init has shape {init.shape}, not [n, dim] = {expected}")
-    return jnp.where(D.present[:, None], init, 0.0)
 
 
 def _generalised_inverse(w: Array) -> Array:

@@ -166,14 +166,13 @@ def _random_quarters(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:
     """The quarter of each fold, 0 to 3; quarters 0 and 1 are one half; 4 marks a fold left out."""
-    half, quarter = folds // 2, folds // 4
+    half = folds // 2
 
     def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
         rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles fastest
-        part = (rank >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
-        part = part.reshape(-1)
-        return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
+        part = (rank >= folds // 4).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
+        return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part.reshape(-1))
 
     def split(item: tuple[Array, Array]) -> Array:
         order, key = item
@@ -285,13 +284,12 @@ def cross_validated_choice(
     >>> cross_validated_choice(members).samples.round(1).tolist()
     [[0.1, 0.2], [0.2, 0.4]]
     """
-    values = sized(samples, "samples", ("splits", 2, "members"))
+    values = sized(samples, "samples", "splits 2 members")
     if not values.size:
         raise ValueError(f"samples have shape {values.shape}: pass at least one split and member")
-    chosen = jnp.argmin(values, axis=2)[:, ::-1]
-    return _stress_interval(
-        jnp.take_along_axis(values, chosen[..., None], axis=2)[..., 0], confidence
-    )
+    chosen = jnp.argmin(values, axis=2)[:, ::-1, None]
+    best = jnp.take_along_axis(values, chosen, axis=2)[..., 0]
+    return _stress_interval(best, confidence)
 
 
 @partial(jax.jit, static_argnames="confidence")
@@ -343,7 +341,5 @@ def _map_halves(f: Callable[[Any], Any], halves: Any) -> Any:
 
 def _stress_interval(samples: Array, confidence: float) -> HeldOut:
     """Interval of a stress, which lies in [0, 1]."""
-    interval = half_sample_interval(samples, confidence=confidence)
-    return interval._replace(
-        low=jnp.maximum(interval.low, 0.0), high=jnp.minimum(interval.high, 1.0)
-    )
+    found = half_sample_interval(samples, confidence=confidence)
+    return found._replace(low=jnp.maximum(found.low, 0.0), high=jnp.minimum(found.high, 1.0))

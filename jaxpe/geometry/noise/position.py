@@ -19,15 +19,10 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.checks import as_present, check_size, sized, square_matrix
+from jaxpe.geometry.checks import as_present, check_size, sized
 from jaxpe.geometry.counts.position_counts import checked_ids, content_labels
 from jaxpe.geometry.counts.token_lists import token_lists
-from jaxpe.geometry.distances.matrices import (
-    Distances,
-    gram_from_squared,
-    pair_mask,
-    safe_sqrt,
-)
+from jaxpe.geometry.distances.matrices import gram_from_squared, pair_mask
 from jaxpe.geometry.noise.split_half import (
     DEFAULT_FOLDS,
     DEFAULT_SPLITS,
@@ -59,28 +54,14 @@ class PositionGeometry(NamedTuple):
     null: Float[Array, "nulls n n"]
     per_position: Int[Array, " n"]
 
-    @property
-    def eigenvalues(self) -> Float[Array, " n"]:
-        """Eigenvalues of the Gram matrix, descending (absent positions add zeros)."""
-        return jnp.linalg.eigvalsh(self.gram)[..., ::-1]
-
-    @property
-    def trace(self) -> Float[Array, ""]:
-        """Variance between positions due to position: total squared distance to the centroid.
-
-        May be negative without an effect of position.
-        """
-        return jnp.trace(self.gram)
+    eigenvalues = SplitHalfGeometry.eigenvalues
+    trace = SplitHalfGeometry.trace
+    distances = SplitHalfGeometry.distances
 
     @property
     def composition(self) -> Float[Array, ""]:
         """Variance between positions due to composition, which rotated documents show as well."""
         return self.split_half.trace - self.trace
-
-    @property
-    def distances(self) -> Distances:
-        """√ of the squared distances, negative ones as 0: the targets that stress compares with."""
-        return Distances(safe_sqrt(self.squared_distances), self.present)
 
 
 def position_geometry(
@@ -195,28 +176,20 @@ def _per_position(counts: FoldedCounts) -> Int[Array, " n"]:
 
 
 def checked_position(geometry: PositionGeometry) -> PositionGeometry:
-    """A position geometry in floats of 32 bits or more; raises for arrays that do not fit."""
-    gram = square_matrix(geometry.gram, "gram")
-    n = len(gram)
-    null = sized(geometry.null, "null", ("nulls", n, n))
+    """A position geometry in floats; raises where arrays that are read do not fit."""
+    null = sized(geometry.null, "null", "nulls n n")
+    n, half = null.shape[1], geometry.split_half
     if not n or len(null) < 2:
         raise ValueError(
             f"the geometry has {n} positions and {len(null)} nulls: pass one of at least one "
             "position and two nulls"
         )
-    sized(geometry.per_position, "per_position", (n,))
-    split_half = SplitHalfGeometry(
-        sized(geometry.split_half.gram, "split_half.gram", (n, n)),
-        sized(geometry.split_half.squared_distances, "split_half.squared_distances", (n, n)),
-        as_present(geometry.split_half.present, n),
-    )
-    return PositionGeometry(
-        gram,
-        sized(geometry.squared_distances, "squared_distances", (n, n)),
-        as_present(geometry.present, n),
-        split_half,
-        null,
-        geometry.per_position,
+    squared = sized(half.squared_distances, "split_half.squared_distances", f"{n} {n}")
+    return geometry._replace(
+        present=as_present(geometry.present, n),
+        split_half=half._replace(squared_distances=squared),
+        null=null,
+        per_position=sized(geometry.per_position, "per_position", f"{n}"),
     )
 
 

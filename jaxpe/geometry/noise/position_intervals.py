@@ -11,14 +11,10 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import check_confidence, numbers, sized
+from jaxpe.geometry.checks import check_confidence, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
-from jaxpe.geometry.noise.cross_validation import (
-    PositionHalves,
-    half_sample_variance,
-    students_t,
-)
+from jaxpe.geometry.noise.cross_validation import PositionHalves, half_sample_variance, students_t
 from jaxpe.geometry.noise.position import PositionGeometry, checked_position
 
 
@@ -150,7 +146,7 @@ def variance_shares(
     """
     check_confidence(confidence)
     parts = [each.trace for each in _statistics(geometry, halves)]
-    observed = sized(numbers(observed, "observed"), "observed", ()).astype(parts[0].dtype)
+    observed = sized(observed, "observed", "").astype(parts[0].dtype)
     all_documents, composition = parts[0], jnp.mean(parts[1])
     values = {
         "split_half": observed - all_documents,
@@ -161,12 +157,10 @@ def variance_shares(
     for part, value in values.items():
         share = value / observed
         rest = share if part == "split_half" else 1.0 - share
-        estimate = _calibrated_estimate(*parts, part=part, confidence=confidence, signal=rest)
-        half, error = (
-            0.5 * (estimate.high - estimate.low) / observed,
-            estimate.standard_error / observed,
-        )
-        shares.append(Estimate(share, share - half, share + half, error))
+        part_of_trace = _calibrated_estimate(*parts, part=part, confidence=confidence, signal=rest)
+        width = (part_of_trace.high - part_of_trace.low) / observed
+        error = part_of_trace.standard_error / observed
+        shares.append(Estimate(share, share - 0.5 * width, share + 0.5 * width, error))
     return VarianceShares(*shares)
 
 
@@ -174,32 +168,26 @@ def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[Posi
     """Statistics of the documents, of rotations, and of halves of both, in floats."""
     geometry = checked_position(geometry)
     n = len(geometry.present)
-    documents = _checked_statistics(halves.documents, "halves.documents", ("splits", 2), n)
-    halves_null = _checked_statistics(
-        halves.null, "halves.null", ("nulls", *documents.trace.shape), n
-    )
-    if not documents.trace.size or len(halves_null.trace) < 2:
+    documents = _checked_statistics(halves.documents, "halves.documents", "splits 2", n)
+    splits = len(documents.trace)
+    rotated = _checked_statistics(halves.null, "halves.null", f"nulls {splits} 2", n)
+    nulls = len(rotated.trace)
+    if not splits or nulls < 2:
         raise ValueError(
-            f"halves have {len(documents.trace)} splits and {len(halves_null.trace)} nulls: pass "
-            "at least one split and two nulls"
+            f"halves have {splits} splits and {nulls} nulls: pass at least one split and two nulls"
         )
     all_documents = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    return [all_documents, null, documents, halves_null]
+    return [all_documents, null, documents, rotated]
 
 
 def _checked_statistics(
-    statistics: PositionStatistics, name: str, lead: tuple[int | str, ...], n: int
+    statistics: PositionStatistics, name: str, lead: str, n: int
 ) -> PositionStatistics:
     """Statistics of n positions in floats; raises unless they have these leading axes."""
-    trace = sized(statistics.trace, f"{name}.trace", lead)
-    lead = trace.shape
-    return PositionStatistics(
-        trace,
-        sized(statistics.difference, f"{name}.difference", lead),
-        sized(statistics.total, f"{name}.total", lead),
-        sized(statistics.by_offset, f"{name}.by_offset", (*lead, n - 1)),
-    )
+    sized(statistics.trace, f"{name}.trace", lead)
+    sized(statistics.by_offset, f"{name}.by_offset", f"{lead} {n - 1}")
+    return jax.tree.map(floating, statistics)
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
@@ -267,6 +255,7 @@ def _part_quantile(
 ) -> Float[Array, "..."]:
     """Student's t for s, the difference of h and better known variances (Satterthwaite)."""
     freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
-    all_documents = range(1, splits + 1)
-    ts = [students_t(number, confidence) for number in all_documents]
-    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (all_documents, ts)))
+    # SciPy's quantile takes no traced degrees of freedom: linear between whole ones.
+    whole = np.arange(1, splits + 1)
+    ts = [students_t(number, confidence) for number in whole.tolist()]
+    return jnp.interp(freedom, *(jnp.asarray(x, s.dtype) for x in (whole, ts)))

@@ -15,8 +15,9 @@ from jax import Array
 from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.checks import sized
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
+from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.noise.position import PositionGeometry, checked_position, position_geometry
 from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
@@ -134,12 +135,10 @@ def rank_above_null(
     >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
     1
     """
-    gram, null_grams = square_matrix(gram, "gram"), floating(null_grams, "null_grams")
-    if null_grams.ndim != 3 or null_grams.shape[1:] != gram.shape or not gram.size:
-        raise ValueError(
-            f"gram has shape {gram.shape}, null_grams {null_grams.shape}: pass [n, n] of at least "
-            "one position and [nulls, n, n]"
-        )
+    gram = sized(gram, "gram", "n n")
+    null_grams = sized(null_grams, "null_grams", f"nulls {len(gram)} {len(gram)}")
+    if not gram.size:
+        raise ValueError("gram has shape (0, 0): pass at least one position")
     if not 0.0 <= level < 1.0:
         raise ValueError(f"level must lie in [0, 1), not {level}")
     allowed = math.floor((1.0 - level) * (len(null_grams) + 1) + 1e-9)  # 0.05 · 20 < 1 in floats

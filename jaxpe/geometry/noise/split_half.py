@@ -6,7 +6,7 @@ documents have no such term, because independent noise cancels in expectation.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,18 +46,19 @@ class SplitHalfGeometry(NamedTuple):
     squared_distances: Float[Array, "n n"]
     present: Bool[Array, " n"]
 
+    # `PositionGeometry` has these properties too.
     @property
-    def eigenvalues(self) -> Float[Array, " n"]:
+    def eigenvalues(self: Any) -> Float[Array, " n"]:
         """Eigenvalues of the Gram matrix, descending (absent positions add zeros)."""
         return jnp.linalg.eigvalsh(self.gram)[..., ::-1]
 
     @property
-    def trace(self) -> Float[Array, ""]:
+    def trace(self: Any) -> Float[Array, ""]:
         """Total squared distance to the centroid; may be negative without signal."""
         return jnp.trace(self.gram)
 
     @property
-    def distances(self) -> Distances:
+    def distances(self: Any) -> Distances:
         """√ of the squared distances, negative ones as 0: the targets that stress compares with."""
         return Distances(safe_sqrt(self.squared_distances), self.present)
 
@@ -81,10 +82,10 @@ class NoiseFloor(NamedTuple):
 
 def occupied(counts: FoldedCounts) -> FoldedCounts:
     """Token lists of concrete counts; traced counts are returned unchanged."""
-    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
-    if not listed:
-        fold_count(counts)
-    return counts if listed else listed_counts(counts)
+    if isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts)):
+        return counts
+    fold_count(counts)
+    return listed_counts(counts)
 
 
 @checked_jit("splits", counts=occupied)
@@ -142,17 +143,19 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
     totals = jnp.sum(counts.tokens.astype(float), axis=0)
     pooled = totals / jnp.maximum(jnp.sum(totals), 1.0)
     safe = jnp.maximum(size, 1.0)
-    variance, squares = _variances(safe, pooled)
+
+    def variances(n_i: Array) -> tuple[Array, Array]:
+        half = _root_poisson_variance(0.5 * n_i * pooled)
+        return jnp.sum(_root_poisson_variance(n_i * pooled)), jnp.sum(half**2)
+
+    variance, squares = jax.lax.map(variances, safe)  # one position at a time: memory of one row
     present = size > 0
     per_position = jnp.where(present, variance / safe, 0.0)
     pairs = jnp.where(pair_mask(present), per_position[:, None] + per_position[None, :], 0.0)
     count = jnp.maximum(jnp.sum(present.astype(size.dtype)), 1.0)
-    return NoiseFloor(
-        per_position,
-        pairs,
-        jnp.sum(per_position) * (1.0 - 1.0 / count),
-        jnp.where(present, jnp.sqrt(squares) / (0.5 * safe), 0.0),
-    )
+    trace = jnp.sum(per_position) * (1.0 - 1.0 / count)
+    error = jnp.where(present, jnp.sqrt(squares) / (0.5 * safe), 0.0)
+    return NoiseFloor(per_position, pairs, trace, error)
 
 
 @partial(jax.jit, static_argnames=("folds", "splits"))
@@ -252,42 +255,23 @@ def fold_count(counts: FoldedCounts) -> int:
     """Number of folds that counts are kept in; raises for fewer than two, or no positions."""
     listed = isinstance(counts, TokenLists)
     shape, axes = (counts.per_position.shape, 2) if listed else (counts.tokens.shape, 3)
-    if len(shape) != axes or shape[0] < 2:
+    if len(shape) != axes or shape[0] < 2 or not shape[1]:
         raise ValueError(
-            f"counts have shape {shape}: split halves need at least two folds; "
+            f"counts have shape {shape}: split halves need at least two folds and one position; "
             f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
         )
-    if not shape[1]:
-        raise ValueError(f"counts have shape {shape}: pass counts of at least one position")
     return shape[0]
-
-
-def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
-    """Σ_v Var √X of so many tokens with frequencies `pooled`, and Σ_v (Var √X)² of half as many."""
-
-    def position_variances(n_i: Array) -> tuple[Array, Array]:
-        full = _root_poisson_variance(n_i * pooled)
-        half = _root_poisson_variance(0.5 * n_i * pooled)
-        return jnp.sum(full), jnp.sum(half**2)
-
-    return jax.lax.map(position_variances, sizes)
 
 
 def _root_poisson_variance(rate: Array) -> Array:
     """Var √X for X ~ Poisson(rate), by interpolation in log rate."""
-    log_rate, variance = _root_poisson_table()
-    low, high = float(np.exp(log_rate[0])), float(np.exp(log_rate[-1]))
-    table = (jnp.asarray(x, rate.dtype) for x in (log_rate, variance))
-    inside = jnp.interp(jnp.log(jnp.clip(rate, low, high)), *table)
+    low, high = 1e-4, 200.0
+    # Var √X = λ − (E √X)² at 400 rates, from the series of E √X.
+    log_rate = np.linspace(np.log(low), np.log(high), 400)
+    table, x = np.exp(log_rate), np.arange(1.0, 400.0)
+    log_terms = x * log_rate[:, None] - table[:, None] - np.cumsum(np.log(x))
+    variance = table - np.sum(np.sqrt(x) * np.exp(log_terms), axis=1) ** 2
+    values = (jnp.asarray(x, rate.dtype) for x in (log_rate, variance))
+    inside = jnp.interp(jnp.log(jnp.clip(rate, low, high)), *values)
     # Below the table Var √X = λ − λ² to the digits kept; above it is 1/4 + 3/(32 λ).
     return jnp.where(rate < low, rate, jnp.where(rate > high, 0.25, inside))
-
-
-def _root_poisson_table() -> tuple[np.ndarray, np.ndarray]:
-    """log λ and Var √X for X ~ Poisson(λ), λ in [1e-4, 200], from the series."""
-    log_rate = np.linspace(np.log(1e-4), np.log(200.0), 400)
-    rate = np.exp(log_rate)[:, None]
-    x = np.arange(1.0, 400.0)[None, :]
-    log_factorial = np.cumsum(np.log(x), axis=1)
-    mean_root = np.sum(np.sqrt(x) * np.exp(x * np.log(rate) - rate - log_factorial), axis=1)
-    return log_rate, rate[:, 0] - mean_root**2

@@ -1,6 +1,7 @@
 """Two-sample test of positional geometries: Procrustes, principal angles, permutations of folds."""
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -11,10 +12,10 @@ from jax import Array
 from jax.scipy.special import gammainc, gammaincc
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_size, sized
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.distances.matrices import centre_rows, floating, safe_sqrt
+from jaxpe.geometry.distances.matrices import centre_rows, safe_sqrt
 from jaxpe.geometry.mds.classical import principal_coordinates, row_space
 from jaxpe.geometry.mds.procrustes import procrustes
 
@@ -74,9 +75,8 @@ def principal_angles(
     >>> round(float(angles[0]), 4)                                                   # π / 4
     0.7854
     """
-    P, Q = floating(P, "P"), floating(Q, "Q")
-    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
-        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
+    P = sized(P, "P", "n p")
+    Q = sized(Q, "Q", f"{len(P)} q")
     wide, narrow = (P, Q) if P.shape[1] >= Q.shape[1] else (Q, P)
     U, V = _basis(wide), _basis(narrow)
     cosines = jnp.linalg.svd(dot(U.T, V), compute_uv=False)
@@ -147,18 +147,16 @@ def compare_geometries(
             f"counts have tokens of shape {shapes[0]} and {shapes[1]}: pass [folds, n, vocab] of "
             "one length and vocabulary"
         )
-    if is_traced(*a, *b):
-        raise ValueError("counts are compared eagerly: how they are thinned depends on their sizes")
     check_size("permutations", permutations, each=4)
     check_size("dim", dim)
     tables = [np.asarray(counts.tokens) for counts in (a, b)]
-    folds = _common_folds([len(table) for table in tables], most=_MOST_FOLDS)
-    null_tables = []
-    if nulls is not None:
-        null_tables = [np.asarray(each)[:MOST_NULLS] for each in nulls]
-        few = _common_folds([each.shape[1] for each in null_tables], most=_MOST_FOLDS)
-        fits = all(len(t) % few == 0 for t in tables) and few >= _FEWEST_NULL_FOLDS
-        folds, null_tables = (few, null_tables) if fits else (folds, [])
+    null_tables = [np.asarray(each)[:MOST_NULLS] for each in nulls or ()]
+    folds = _common_folds(len(table) for table in tables)
+    few = _common_folds(each.shape[1] for each in null_tables)
+    if null_tables and few >= _FEWEST_NULL_FOLDS and all(len(t) % few == 0 for t in tables):
+        folds = few
+    else:
+        null_tables = []
     if not folds:
         raise ValueError(
             f"counts have {shapes[0][0]} and {shapes[1][0]} folds, which cannot be joined to "
@@ -194,7 +192,7 @@ def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"
     >>> holm_adjusted(np.array([0.01, 0.04, 0.03])).round(2).tolist()
     [0.03, 0.06, 0.06]
     """
-    p = sized(p_values, "p_values", ("tests",))
+    p = sized(p_values, "p_values", "tests")
     order = jnp.argsort(p)  # NaN last
     count = jnp.sum(~jnp.isnan(p), dtype=p.dtype)
     factor = count - jnp.arange(len(p), dtype=p.dtype)
@@ -204,11 +202,10 @@ def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"
     return jnp.zeros_like(p).at[order].set(adjusted)
 
 
-def _common_folds(numbers: list[int], *, most: int) -> int:
-    """The largest common divisor of numbers of folds up to a limit; 0 below 2."""
-    return max(
-        (k for k in range(2, most + 1) if all(number % k == 0 for number in numbers)), default=0
-    )
+def _common_folds(numbers: Iterable[int]) -> int:
+    """The largest common divisor of numbers of folds, up to a limit; 0 below 2."""
+    common = math.gcd(*numbers)
+    return max((k for k in range(2, _MOST_FOLDS + 1) if common % k == 0), default=0)
 
 
 def _joined_folds(table: np.ndarray, folds: int) -> np.ndarray:
@@ -244,10 +241,10 @@ def _comparison(
     keys = jax.random.split(key, permutations)
     dealt = jax.vmap(lambda key: jax.random.permutation(key, labels))(keys)
     grams = jnp.stack([_gram(products, _pairs(x), present) for x in (labels, 1.0 - labels)])
-    size = safe_sqrt(_norm(grams[0]) * _norm(grams[1]))
+    size = jnp.sqrt(jnp.linalg.norm(grams[0]) * jnp.linalg.norm(grams[1]))
 
     def difference(label: Array) -> Array:
-        return _norm(_gram(products, _pairs(label) - _pairs(1.0 - label), present))
+        return jnp.linalg.norm(_gram(products, _pairs(label) - _pairs(1.0 - label), present))
 
     observed = difference(labels)
     null = jax.lax.map(difference, dealt)
@@ -264,6 +261,8 @@ def _comparison(
 
 def _pearson_tail(observed: Array, null: Array) -> Array:
     """Tail probability of the Pearson type III distribution with the moments of `null`."""
+    # Three moments describe permutation distributions of quadratic forms (Mielke and Berry 2007).
+    # At a skewness of 0, the normal distribution, the shape would be infinite.
     centred = null - jnp.mean(null)
     deviation = safe_sqrt(jnp.mean(centred**2))
     skewness = jnp.mean(centred**3) / jnp.maximum(deviation, jnp.finfo(null.dtype).tiny) ** 3
@@ -301,7 +300,3 @@ def _gram(products: Array, weight: Array, present: Array) -> Array:
     """A weighted sum of the products of folds, centred."""
     mean = jnp.tensordot(weight, products, 2, precision="highest")
     return centre_rows(centre_rows((mean + mean.T) / 2.0, present).T, present)
-
-
-def _norm(gram: Array) -> Array:
-    return safe_sqrt(jnp.sum(gram**2))
