@@ -33,7 +33,7 @@ def attention_of_divided_sequences():
         "explicit": jax.make_mesh((8,), ("rows",), axis_types=(AxisType.Explicit,)),
     }
     cases = [
-        ("cope", "one axis", index),
+        ("fox", "one axis", index),
         ("t5", "three axes", zigzag),
         ("rope", "explicit", zigzag),
     ]

@@ -183,7 +183,8 @@ def legendre_vectors(
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    return _legendre(*_mapped_positions(positions, length, position_map, s), dim, normalized)
+    x = _mapped_positions(positions, length, position_map, s)
+    return _legendre(*x, dim, normalized)
 
 
 def chebyshev_vectors(
@@ -398,9 +399,8 @@ def _legendre(sign: Array, rest: Array, dim: int, normalized: bool) -> Array:
     check_sizes(dim=dim)
     k = np.arange(dim)
     values = _recurrence(sign, rest, jnp.asarray(k[:-1] / (k[:-1] + 1)))
-    if not normalized:
-        return values
-    return values * expand_rank(np.sqrt(k + 0.5), values.ndim, values.dtype)
+    sizes = np.sqrt(k + 0.5) if normalized else np.ones(dim)
+    return values * expand_rank(sizes, values.ndim, values.dtype)
 
 
 def _chebyshev(sign: Array, rest: Array, dim: int) -> Array:
