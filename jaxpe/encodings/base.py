@@ -297,9 +297,8 @@ def align_positions(
     leading = shape[: len(shape) - after]
     batch = positions.shape[: positions.ndim - axes]
     missing = len(leading) - len(batch)
-    fits = 0 < len(batch) <= len(leading) and all(
-        a in (1, b) for a, b in zip(batch, leading[missing:], strict=True)
-    )
+    pairs = zip(batch[:-1], leading[missing:-1], strict=False)
+    fits = 0 < len(batch) <= len(leading) and all(a in (1, b) for a, b in pairs)
     if not fits or batch[-1] != leading[-1]:
         raise ValueError(
             f"positions of shape {positions.shape} do not fit an array of shape {shape}: pass "
@@ -480,9 +479,8 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
 
 def check_plain(**values: object) -> None:
     """Raise where an option that decides shapes or branches is traced."""
-    for name, value in values.items():
-        if is_traced(value):
-            raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
+    for name in (name for name, value in values.items() if is_traced(value)):
+        raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
 
 
 def check_positive(**values: Scalar) -> None:

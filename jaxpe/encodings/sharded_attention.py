@@ -47,7 +47,9 @@ def sharded_attention(
     absent: dict[str, Any] = dict.fromkeys(options)
     arrays: dict[str, Any] = {"call": call._replace(**absent), "params": params}
     arrays |= {"q_context": q_context, "k_context": k_context}
-    # Axes of arrays that have one entry a query. All others stay whole on every device.
+    # Axes of arrays that have one entry a query. All others stay whole on every device: the
+    # compiler gathers keys and values, and sums their cotangents. A ring (Liu et al. 2023) would
+    # keep keys divided, but needs a rule for each implementation, and cannot form whole rows.
     axes = {"call.q": -3, "call.q_positions": token_axis(call.q_positions, lengths[0])}
     axes |= {"q_context": max(call.q.ndim, call.k.ndim) - 3, "call.bits.0": -1}
     axes |= {"call.mask.q_order": -1, "call.mask.q_segments": -1}

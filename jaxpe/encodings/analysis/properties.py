@@ -30,6 +30,7 @@ KEPT = 0.1
 FAR = 8
 # Tokens of the test sequences.
 TRIED = 16
+ALL = slice(None)
 # Tokens until a short convolution over constant hidden states becomes constant.
 _WARM_UP = 4
 
@@ -197,20 +198,13 @@ class _Layer(NamedTuple):
 
         def last(params, x, q, k, positions):
             x, k = (jnp.repeat(a, len(positions), axis=0) for a in (x, k))
-            return self.masked_logits(params, x, q, k, positions, queries=slice(-1, None))
+            return self.masked_logits(params, x, q, k, positions, slice(-1, None))
 
         first = (a[:1] for a in content[:3])
         return np.asarray(jax.jit(last)(params, *first, positions)[:, 0, ::-1].T)
 
     def masked_logits(
-        self,
-        params: Any,
-        x: Array,
-        q: Array,
-        k: Array,
-        positions: ArrayLike,
-        *,
-        queries: slice = slice(None),
+        self, params: Any, x: Array, q: Array, k: Array, positions: ArrayLike, queries: slice = ALL
     ) -> Array:
         """Logits of queries and keys from hidden states x, lower where masked."""
         bound = encoding_at(self.encoding, params, x, positions, queries=queries)
@@ -241,7 +235,7 @@ def _changed_gradients(layer: _Layer, params: Any, content: Content) -> list[str
     n, encoding = min(layer.sizes.length, TRIED), layer.encoding
     positions = layer.positions(0, n)
 
-    def terms(q, k, params, x):
+    def terms(q, k, params, x):  # the last one makes it an array where there are no terms
         at = encoding_at(encoding, params, x[:n], positions)
         both = [hook(params, q, k, positions, positions) for hook in (at.bias, at.products)]
         return sum(jnp.sum(jnp.sin(term)) for term in both if term is not None) + 0.0 * jnp.sum(q)

@@ -256,6 +256,8 @@ def path_products(
     query_index = jnp.asarray(q_context["index"], dtype)[..., None, :, None]
     strict = jnp.tri(chunk, k=-1, dtype=dtype)
 
+    # At full precision: in TF32, the default on GPUs, the factors of a long path would lose their
+    # orthogonality.
     def step(turned: Array, piece: tuple[Array, ...]) -> tuple[Array, Array]:
         keys, w, beta, index = piece
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
@@ -398,6 +400,7 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
         check_heads(x.shape, dim=dim)
         dtype = compute_dtype(x)
         z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
+        # Powers f^k by their logarithm, whose derivative is finite at k = 0.
         log_f = -jnp.log1p(jax.nn.softplus(z))
         steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
         return running_sum(steps, rows, after=2)
