@@ -433,11 +433,17 @@ def check_heads(
     """
     sizes = {"num_heads": (axis, num_heads), "head_dim": (-1, head_dim), "dim": (-1, dim)}
     for name, (at, expected) in sizes.items():
-        size = shape[at] if len(shape) >= -at else "no such axis"
-        if expected not in (None, size):
+        if expected is None:
+            continue
+        if len(shape) < max(2, -at):
+            raise ValueError(
+                f"the encoding was built for {name}={expected}, but the array has shape {shape}: "
+                f"pass one of at least {max(2, -at)} axes"
+            )
+        if shape[at] != expected:
             raise ValueError(
                 f"the encoding was built for {name}={expected}, but the array of shape {shape} has "
-                f"{size}: pass {name}={size}"
+                f"{shape[at]}: pass {name}={shape[at]}"
             )
 
 

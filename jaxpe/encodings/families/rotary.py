@@ -417,7 +417,9 @@ def _turn(
         x, positions = jnp.asarray(x), as_positions(positions)
         check_heads(x.shape, head_dim=head_dim)
         if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ValueError(f"the encoding turns floats, not {x.dtype}: pass x.astype(float)")
+            raise ValueError(
+                f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
+            )
         if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
             raise ValueError(f"positions of shape {positions.shape}: pass [..., n, {axes}]")
         positions = align_positions(positions, x.shape, after=2, axes=int(axes > 0))
