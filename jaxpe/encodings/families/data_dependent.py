@@ -263,7 +263,8 @@ def path_products(
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
         beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
         gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
-        lower = jnp.tril(beta * gram, -1) + expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim)
+        unit = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim)
+        lower = unit + beta * gram * expand_rank(strict, gram.ndim)
         overlaps = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
         overlaps = jnp.where(index[..., None, None, :] <= query_index, overlaps, 0)
         # overlaps·T with T = lower⁻¹ B.
