@@ -16,7 +16,6 @@ from jaxpe.encodings.base import (
     bind_context,
     centered_positions,
     check_queries_and_keys,
-    check_values,
 )
 from jaxpe.encodings.implementations import Call, Implementation, encoded_attention
 from jaxpe.encodings.sharded_attention import sharded_attention
@@ -89,8 +88,7 @@ def attend(
     [2.0, 2.0]
     """
     q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
-    check_queries_and_keys(q, k)
-    check_values(q, k, v)
+    check_queries_and_keys(q, k, v)
     bound = bind_context(encoding, q_context, k_context)
     i, j = q_positions, k_positions
     if not encoded_keys:
@@ -104,12 +102,12 @@ def attend(
     if dropout_key is not None:
         call = call.with_dropout(dropout_key, dropout_rate, broadcast=broadcast_dropout)
     more = {"q_context": q_context, "k_context": k_context, "block_size": block_size}
-    if mesh is None or axis is None:
-        if mesh is not axis:
-            raise ValueError(f"mesh is {mesh} and axis {axis!r}: pass both, or none")
-        out = encoded_attention(encoding, params, call, implementation, **more)
-    else:
+    if mesh is not None and axis is not None:
         out = sharded_attention(
             encoding, params, call, implementation, mesh=mesh, axis=axis, **more
         )
+    elif mesh is axis:
+        out = encoded_attention(encoding, params, call, implementation, **more)
+    else:
+        raise ValueError(f"mesh is {mesh} and axis {axis!r}: pass both, or none")
     return gated(out, gate)

@@ -102,8 +102,7 @@ def encoded_logits(
     2.0
     """
     logits = jnp.asarray(scale, products.dtype) * products
-    if bias is not None:
-        logits = logits + expand_rank(bias, logits.ndim, logits.dtype)
+    logits = logits if bias is None else logits + expand_rank(bias, logits.ndim, logits.dtype)
     return capped(logits, cap)
 
 
@@ -146,12 +145,12 @@ def attention_weights(
     # Without an operation between, XLA may compute scale·products − maximum in one instruction, in
     # which the product is not rounded as the maximum was. Of large logits the softmax would be NaN.
     logits = jnp.maximum(logits, least) if allowed is None else jnp.where(allowed, logits, least)
-    if sink is None:
-        weights = jax.nn.softmax(logits, axis=-1)
-    else:
-        column = jnp.asarray(sink, logits.dtype)[:, None, None]
-        column = jnp.broadcast_to(expand_rank(column, logits.ndim), (*logits.shape[:-1], 1))
-        weights = jax.nn.softmax(jnp.concatenate([logits, column], axis=-1), axis=-1)[..., :-1]
+    n_k = logits.shape[-1]
+    if sink is not None:
+        column = expand_rank(sink[:, None, None], logits.ndim, logits.dtype)
+        column = jnp.broadcast_to(column, (*logits.shape[:-1], 1))
+        logits = jnp.concatenate([logits, column], axis=-1)
+    weights = jax.nn.softmax(logits, axis=-1)[..., :n_k]
     return weights if allowed is None else jnp.where(allowed, weights, 0.0)
 
 
@@ -184,14 +183,12 @@ def attention_output(
     values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
     out = jnp.einsum("...hqk,...khd->...qhd", weights, values)
     term = encoding.value(params, weights, q_positions, k_positions)
-    if term is None:
-        return out.astype(v.dtype)
-    if term.shape[-1] != v.shape[-1]:
+    if term is not None and term.shape[-1] != v.shape[-1]:
         raise ValueError(
             f"the encoding adds values of width {term.shape[-1]}, but values have {v.shape[-1]}: "
             "build it for the width of values"
         )
-    return (out + term.astype(out.dtype)).astype(v.dtype)
+    return (out if term is None else out + term.astype(out.dtype)).astype(v.dtype)
 
 
 def gated(out: Array, gate: ArrayLike | None) -> Array:

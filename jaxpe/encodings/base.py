@@ -163,16 +163,14 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
             "k_context, the first result of encoding.context(params, x, positions, Rows())"
         )
 
+    both = (q_context, k_context)
+    contexts = {"query": (q_context,), "key": (k_context,), "products": both, "bias": both}
+
     def bound(hook: str) -> Callable[..., Any]:
-        contexts = {"query": (q_context,), "key": (k_context,)}.get(hook, (q_context, k_context))
+        function, more = getattr(encoding, hook), contexts[hook]
+        return lambda params, *args: function(params, *args, *more)
 
-        def call(params, *args):
-            return getattr(encoding, hook)(params, *args, *contexts)
-
-        return call
-
-    with_context = ("query", "key", "products", "bias")
-    hooks: dict[str, Any] = {hook: bound(hook) for hook in with_context if encoding.defines(hook)}
+    hooks: dict[str, Any] = {hook: bound(hook) for hook in contexts if encoding.defines(hook)}
     return encoding._replace(context=_no_context, **hooks)
 
 
@@ -199,9 +197,8 @@ def encoding_at(
     if not encoding.defines("context"):
         return encoding
     context, _ = encoding.context(params, x, positions, Rows())
-    if queries is None:
-        return bind_context(encoding, context, context)
-    return bind_context(encoding, jax.tree.map(lambda leaf: leaf[queries], context), context)
+    of_queries = jax.tree.map(lambda leaf: leaf if queries is None else leaf[queries], context)
+    return bind_context(encoding, of_queries, context)
 
 
 def check_acts_by(encoding: Encoding, *hooks: str, such_as: str) -> None:
@@ -220,12 +217,11 @@ def check_inner_products(
     encoding: Encoding, *, hooks: Sequence[str] = ("context", "products")
 ) -> None:
     """Raise unless logits are inner products of queries and keys plus a bias by position."""
-    for hook in hooks:
-        if encoding.defines(hook):
-            raise ValueError(
-                f"the encoding defines `{hook}`: its logits are not inner products of encoded "
-                "queries and keys plus a bias of positions; pass another encoding"
-            )
+    for hook in filter(encoding.defines, hooks):
+        raise ValueError(
+            f"the encoding defines `{hook}`: its logits are not inner products of encoded queries "
+            "and keys plus a bias of positions; pass another encoding"
+        )
 
 
 def centered_positions(
@@ -301,9 +297,8 @@ def align_positions(
     leading = shape[: len(shape) - after]
     batch = positions.shape[: positions.ndim - axes]
     missing = len(leading) - len(batch)
-    fits = 0 < len(batch) <= len(leading) and all(
-        a in (1, b) for a, b in zip(batch, leading[missing:], strict=True)
-    )
+    pairs = zip(batch[:-1], leading[missing:-1], strict=False)
+    fits = 0 < len(batch) <= len(leading) and all(a in (1, b) for a, b in pairs)
     if not fits or batch[-1] != leading[-1]:
         raise ValueError(
             f"positions of shape {positions.shape} do not fit an array of shape {shape}: pass "
@@ -319,25 +314,6 @@ def token_axis(positions: ArrayLike, n: int) -> int:
     (-1, -2)
     """
     return -2 if np.ndim(positions) > 1 and np.shape(positions)[-1] != n else -1
-
-
-def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array:
-    """Positions aligned with queries or keys `[..., n, heads, head_dim]` to be rotated.
-
-    `[..., n]`, or `[..., n, axes]` where a position has several coordinates (axes > 0).
-
-    Raises:
-        ValueError: an array that is no floats `[..., n, heads, head_dim]`, or positions of another
-            number of coordinates.
-    """
-    if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(
-            f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
-        )
-    positions = as_positions(positions)
-    if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
-        raise ValueError(f"positions of shape {positions.shape}: pass [..., n, {axes}]")
-    return align_positions(positions, x.shape, after=2, axes=int(axes > 0))
 
 
 def position_offsets(
@@ -441,24 +417,34 @@ def vector_dtype(positions: ArrayLike) -> jnp.dtype:
 
 
 def check_heads(
-    shape: tuple[int, ...], num_heads: int, head_dim: int | None = None, *, axis: int = -2
+    shape: tuple[int, ...],
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    *,
+    dim: int | None = None,
+    axis: int = -2,
 ) -> None:
-    """Raise where an array `[..., heads, head_dim]` does not have the heads an encoding expects."""
-    _check_axis(shape, axis, "num_heads", num_heads)
-    if head_dim is not None:
-        check_head_dim(shape, head_dim)
+    """Raise where an array has other sizes than the encoding was built for.
 
-
-def check_head_dim(shape: tuple[int, ...], head_dim: int) -> None:
-    """Raise where an array `[..., heads, head_dim]` is not as wide as an encoding expects."""
-    _check_axis(shape, -1, "head_dim", head_dim)
-
-
-def check_hidden_states(x: Array, dim: int) -> None:
-    """Raise where hidden states `[..., n, d]` are not as wide as an encoding expects."""
-    if x.ndim < 2:
-        raise ValueError(f"hidden states have shape {x.shape}: pass [..., n, {dim}]")
-    _check_axis(x.shape, -1, "dim", dim)
+    Args:
+        shape: of an array `[..., heads, head_dim]`, or of hidden states `[..., dim]`.
+        num_heads, head_dim, dim: sizes of the encoding; None is not checked.
+        axis: axis of the heads.
+    """
+    sizes = {"num_heads": (axis, num_heads), "head_dim": (-1, head_dim), "dim": (-1, dim)}
+    for name, (at, expected) in sizes.items():
+        if expected is None:
+            continue
+        if len(shape) < max(2, -at):
+            raise ValueError(
+                f"the encoding was built for {name}={expected}, but the array has shape {shape}: "
+                f"pass one of at least {max(2, -at)} axes"
+            )
+        if shape[at] != expected:
+            raise ValueError(
+                f"the encoding was built for {name}={expected}, but the array of shape {shape} has "
+                f"{shape[at]}: pass {name}={shape[at]}"
+            )
 
 
 def check_context(context: ArrayLike, x: ArrayLike, *, after: int = 1) -> None:
@@ -474,19 +460,6 @@ def check_context(context: ArrayLike, x: ArrayLike, *, after: int = 1) -> None:
         raise ValueError(
             f"queries or keys of shape {x.shape} have a context of shape {context.shape}: pass the "
             "context of their own hidden states"
-        )
-
-
-def _check_axis(shape: tuple[int, ...], axis: int, name: str, expected: int) -> None:
-    if len(shape) < -axis:
-        raise ValueError(
-            f"the encoding was built for {name}={expected}, but the array has shape {shape}: pass "
-            f"one of at least {-axis} axes"
-        )
-    if shape[axis] != expected:
-        raise ValueError(
-            f"the encoding was built for {name}={expected}, but the array of shape {shape} has "
-            f"{shape[axis]}: pass {name}={shape[axis]}"
         )
 
 
@@ -512,9 +485,8 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
 
 def check_plain(**values: object) -> None:
     """Raise where an option that decides shapes or branches is traced."""
-    for name, value in values.items():
-        if is_traced(value):
-            raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
+    for name in (name for name, value in values.items() if is_traced(value)):
+        raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
 
 
 def check_positive(**values: Scalar) -> None:
@@ -524,25 +496,15 @@ def check_positive(**values: Scalar) -> None:
             raise ValueError(f"{name} must be positive, not {value}")
 
 
-def check_queries_and_keys(q: Array, k: Array) -> None:
-    """Raise where queries and keys `[..., n, heads, head_dim]` do not match."""
-    leading = zip(q.shape[:-3], k.shape[:-3], strict=False)
-    fits = 3 <= q.ndim == k.ndim and 1 <= q.shape[-1] == k.shape[-1]
-    if not fits or any(1 != a != b != 1 for a, b in leading):
-        raise ValueError(
-            f"q has shape {q.shape} and k {k.shape}: pass [..., n_q, heads, head_dim] and "
-            "[..., n_k, heads, head_dim], of one width and with equal numbers of axes"
-        )
-
-
-def check_values(q: Array, k: Array, v: Array) -> None:
-    """Raise where values do not belong to keys, or heads of either cannot be shared by queries."""
+def check_queries_and_keys(q: Array, k: Array, v: Array | None = None) -> None:
+    """Raise where queries, keys and values `[..., n, heads, head_dim]` do not match."""
+    v = k if v is None else v
+    fits = 3 <= q.ndim == k.ndim == v.ndim and 1 <= q.shape[-1] == k.shape[-1]
     leading = zip(q.shape[:-3], k.shape[:-3], v.shape[:-3], strict=False)
-    fits = v.ndim == k.ndim and v.shape[-3] == k.shape[-3]
-    if not fits or any(len({*sizes} - {1}) > 1 for sizes in leading):
+    if not fits or k.shape[-3] != v.shape[-3] or any(len({*sizes} - {1}) > 1 for sizes in leading):
         raise ValueError(
-            f"q has shape {q.shape}, k {k.shape} and v {v.shape}: pass v [..., n_k, heads, width], "
-            "with the leading axes of the keys"
+            f"q has shape {q.shape}, k {k.shape} and v {v.shape}: pass [..., n_q, heads, width], "
+            "[..., n_k, heads, width] and [..., n_k, heads, *], with equal numbers of axes"
         )
     for x in (k, v):
         _check_shared_heads(q.shape[-2], x.shape[-2])
@@ -557,6 +519,5 @@ def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
 
 
 def _check_shared_heads(num_heads: int, groups: int) -> None:
-    """Raise where query heads cannot share the heads of keys or values evenly."""
     if groups != num_heads and (not groups or num_heads % groups):
         raise ValueError(f"{num_heads} query heads cannot share {groups} key heads evenly")

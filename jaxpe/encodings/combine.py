@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
-    Params,
     as_positions,
     check_heads,
     check_sizes,
@@ -23,10 +22,11 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 
-# Hooks of one array with its positions, and hooks of query and key positions after the given number
-# of arrays.
-_SINGLE = ("embed", "query", "key")
-_PAIRS = {"products": 2, "bias": 2, "mask": 2, "value": 1}
+# Arrays and positions that a hook takes between the parameters and the contexts.
+_ARGUMENTS = {
+    "vectors": (0, 1), "embed": (1, 1), "context": (1, 1), "query": (1, 1), "key": (1, 1),
+    "products": (2, 2), "bias": (2, 2), "mask": (2, 2), "value": (1, 2),
+}  # fmt: skip
 
 
 class LayerPattern(NamedTuple):
@@ -54,15 +54,10 @@ class LayerPattern(NamedTuple):
         return any(part.defines(hook) for part in self.encodings)
 
 
-@overload
-def chain(*encodings: Encoding) -> Encoding: ...
+E = TypeVar("E", bound=Encoding | LayerPattern)
 
 
-@overload
-def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern: ...
-
-
-def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
+def chain(*encodings: E) -> E:
     """Several encodings as one, as Optax chains gradient transformations.
 
     `embed`, `query` and `key` apply in order; biases and value terms add; a pair must pass every
@@ -81,15 +76,13 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
     if len(encodings) == 1:
         return encodings[0]
     periods = [len(part.encodings) for part in encodings if isinstance(part, LayerPattern)]
-    if periods:
-        layers = range(math.lcm(*periods))
-        return LayerPattern(
-            tuple(
-                chain(*(p.at(i) if isinstance(p, LayerPattern) else p for p in encodings))
-                for i in layers
-            )
-        )
-    return _chained(encodings)  # pyrefly: ignore (none is a pattern)
+    if not periods:
+        return _chained(encodings)  # pyrefly: ignore (none is a pattern)
+
+    def layer(i: int) -> Encoding:
+        return chain(*(p.at(i) if isinstance(p, LayerPattern) else p for p in encodings))
+
+    return LayerPattern(tuple(map(layer, range(math.lcm(*periods)))))  # pyrefly: ignore
 
 
 def _chained(encodings: Sequence[Encoding]) -> Encoding:
@@ -97,39 +90,25 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
     if len(several) > 1:
         raise ValueError(f"encodings {several} of the chain all define `products`: chain one")
 
-    def in_order(hook):
-        def apply(params, x, positions, *contexts):
-            for function in _part_hooks(encodings, params, hook, contexts):
-                x = function(x, positions)
-            return x
+    def in_order(functions, x, positions):
+        return reduce(lambda x, function: function(x, positions), functions, x)
 
-        return apply
+    def joined(operation, functions, *args):
+        terms = [term for function in functions if (term := function(*args)) is not None]
+        return reduce(operation, terms) if terms else None
 
-    def combined(hook):
-        count = _PAIRS[hook] + 2  # arguments before the contexts
-        combine = operator.and_ if hook == "mask" else operator.add
-
-        def apply(params, *args):
-            functions = _part_hooks(encodings, params, hook, args[count:])
-            terms = [function(*args[:count]) for function in functions]
-            terms = [term for term in terms if term is not None]
-            return reduce(combine, terms) if terms else None
-
-        return apply
-
-    with_vectors = [i for i, part in enumerate(encodings) if part.defines("vectors")]
-
-    def vectors(params, positions):
-        if len(with_vectors) > 1:
+    def vectors(functions, positions):
+        defined = [i for i, part in enumerate(encodings) if part.defines("vectors")]
+        if len(defined) > 1:
             raise ValueError(
-                f"`chain` cannot choose between encodings {with_vectors}, which all define "
-                f"`vectors`: call encodings[{with_vectors[0]}].vectors(...), or chain only one"
+                f"`chain` cannot choose between encodings {defined}, which all define `vectors`: "
+                f"call encodings[{defined[0]}].vectors(...), or chain only one"
             )
-        return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
+        return functions[defined[0]](positions)
 
-    hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
-    hooks |= {name: combined(name) for name in _PAIRS}
-    chained = _combined_encoding(hooks, encodings)
+    hooks = dict.fromkeys(("embed", "query", "key"), in_order) | {"vectors": vectors}
+    hooks |= dict.fromkeys(("products", "bias", "value"), partial(joined, operator.add))
+    chained = _combined_encoding(encodings, hooks | {"mask": partial(joined, operator.and_)})
     several = sum(part.defines("key") for part in encodings) > 1  # which may not commute
     return chained._replace(rotates=chained.rotates and not several)
 
@@ -155,49 +134,36 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         raise ValueError(
             f"heads={heads} must give at least one head to each of {len(encodings)} encodings"
         )
-    for i, part in enumerate(encodings):
-        if part.defines("embed"):
-            raise ValueError(
-                f"encoding {i} acts on the embeddings, which all heads share: chain it instead"
-            )
+    on_embeddings = [i for i, part in enumerate(encodings) if part.defines("embed")]
+    if on_embeddings:
+        raise ValueError(
+            f"encodings {on_embeddings} act on the embeddings, which all heads share: chain them"
+        )
 
-    def split(x, axis=-2, *, grouped=False):
+    def split(x, *, axis=-2, grouped=False):
         """The heads of each encoding; only keys may have fewer, shared by groups of queries."""
         if not grouped:
             check_heads(jnp.shape(x), sum(heads), axis=axis)
         return jnp.split(x, _boundaries(heads, x.shape[axis]), axis=axis)
 
-    def single(hook):
-        def apply(params, x, positions, *contexts):
-            functions = _part_hooks(encodings, params, hook, contexts)
-            pieces = zip(functions, split(x, grouped=hook == "key"), strict=True)
-            return jnp.concatenate([f(piece, positions) for f, piece in pieces], axis=-2)
+    def single(functions, x, positions, *, grouped=False):
+        pieces = zip(functions, split(x, grouped=grouped), strict=True)
+        return jnp.concatenate([f(piece, positions) for f, piece in pieces], axis=-2)
 
-        return apply
+    def pairs(functions, q, k, i, j, *, fill=False, default=None):
+        parts = zip(functions, split(q), split(k, grouped=True), strict=True)
+        pieces = [default(*x) if (y := f(*x, i, j)) is None and default else y for f, *x in parts]
+        return _joined_pieces(pieces, heads, -3, (q.shape[-3], k.shape[-3]), fill)
 
-    def pairs(hook):
-        count = _PAIRS[hook]
-        cuts = (split, partial(split, grouped=True)) if count == 2 else (partial(split, axis=-3),)
+    def value(functions, weights, i, j):
+        parts = zip(functions, split(weights, axis=-3), strict=True)
+        pieces = [function(part, i, j) for function, part in parts]
+        dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
+        return _joined_pieces(pieces, heads, -2, (dim,))
 
-        def apply(params, *args):
-            functions = _part_hooks(encodings, params, hook, args[count + 2 :])
-            arrays = zip(*(cut(x) for cut, x in zip(cuts, args[:count], strict=True)), strict=True)
-            pieces = []
-            for f, parts in zip(functions, arrays, strict=True):
-                piece = f(*parts, *args[count : count + 2])
-                lacks = piece is None and hook == "products"
-                pieces.append(dot_products(*parts) if lacks else piece)
-            if hook == "value":
-                dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
-                return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
-            shape = args[0].shape[-3], args[1].shape[-3]
-            return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
-
-        return apply
-
-    hooks = {name: single(name) for name in ("query", "key")}
-    hooks |= {name: pairs(name) for name in _PAIRS}
-    return _combined_encoding(hooks, encodings)
+    hooks = {"query": single, "key": partial(single, grouped=True), "bias": pairs, "value": value}
+    hooks |= {"products": partial(pairs, default=dot_products), "mask": partial(pairs, fill=True)}
+    return _combined_encoding(encodings, hooks)
 
 
 def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -233,11 +199,9 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
 
         return apply
 
-    hooks = {"vectors": at_moved("vectors", 0, 1)}
-    hooks |= {name: at_moved(name, 1, 1) for name in (*_SINGLE, "context")}
-    hooks |= {name: at_moved(name, arrays, 2) for name, arrays in _PAIRS.items()}
-    defined: dict[str, Any] = {name: f for name, f in hooks.items() if encoding.defines(name)}
-    return encoding._replace(rotates=False, centered=False, **defined)
+    used = {hook: arity for hook, arity in _ARGUMENTS.items() if encoding.defines(hook)}
+    hooks: dict[str, Any] = {hook: at_moved(hook, *arity) for hook, arity in used.items()}
+    return encoding._replace(rotates=False, centered=False, **hooks)
 
 
 def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -287,20 +251,25 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
     return LayerPattern((encoding,) * (period - 1) + (last,))
 
 
-def _part_hooks(
-    encodings: Sequence[Encoding], params: Params, hook: str, contexts: Sequence[Any]
-) -> list[Callable[..., Any]]:
-    """A hook of every part, with its parameters and entries of the contexts bound."""
+def _combined_encoding(parts: Sequence[Encoding], hooks: dict[str, Callable[..., Any]]) -> Encoding:
+    """The encoding with the hooks that any part defines; parameters and contexts are tuples.
 
-    def bound(i: int, part: Encoding, part_params: Params) -> Callable[..., Any]:
-        entries = [context[i] for context in contexts] if part.defines("context") else []
-        return lambda *args: getattr(part, hook)(part_params, *args, *entries)
+    Each of `hooks` takes the hooks of all parts, with parameters and contexts bound, and arguments.
+    """
 
-    return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
+    def combined(hook):
+        count = sum(_ARGUMENTS[hook])
 
+        def bound(i, params, contexts):
+            entries = [context[i] for context in contexts] if parts[i].defines("context") else []
+            return lambda *args: getattr(parts[i], hook)(params, *args, *entries)
 
-def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
-    """The encoding with the hooks that any part defines; parameters and contexts are tuples."""
+        def apply(params, *args):
+            own, contexts = args[:count], args[count:]
+            functions = [bound(i, params[i], contexts) for i in range(len(parts))]
+            return hooks[hook](functions, *own)
+
+        return apply
 
     def init(key):
         keys = jax.random.split(key, len(parts))
@@ -311,10 +280,12 @@ def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Enco
             part.context(part_params, x, positions, rows.part(i))
             for i, (part, part_params) in enumerate(zip(parts, params, strict=True))
         ]
-        return tuple(c for c, _ in pairs), tuple(carry for _, carry in pairs)
+        return tuple(zip(*pairs, strict=True))  # contexts, and carries
 
-    hooks = hooks | {"context": context}
-    defined = {n: f for n, f in hooks.items() if any(part.defines(n) for part in parts)}
+    functions = {hook: combined(hook) for hook in hooks} | {"context": context}
+    defined: dict[str, Any] = {
+        n: f for n, f in functions.items() if any(part.defines(n) for part in parts)
+    }
     acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
     turning = [part.rotates for part in parts if part.defines("key")]
     centered, rotates = (bool(flags) and all(flags) for flags in (acting, turning))
@@ -336,10 +307,9 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
 def _joined_pieces(
     pieces: list[Array | None],
     heads: list[int],
-    *,
     axis: int,
     shape: tuple[int, ...],
-    fill: bool,
+    fill: bool = False,
 ) -> Array | None:
     """Pieces `[..., heads, *shape]` side by side, `fill` where a part has none."""
     present = [piece for piece in pieces if piece is not None]

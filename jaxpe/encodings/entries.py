@@ -32,10 +32,7 @@ def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
     >>> [entry.family for entry in catalogue("rope", "t5")]
     ['rotary', 'bias']
     """
-    if names:
-        return tuple(map(resolve, names))
-
-    return tuple(one.entry for one in registrations().values())
+    return tuple(map(resolve, names or registrations()))
 
 
 def registered_function(name: str) -> Callable[..., Any]:
@@ -86,8 +83,7 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
         return names[name].entry
     near = None if name == "all" else nearest(name, names)
     suggestion = f"did you mean {near!r}? The" if near else "the"
-    if name == "all":
-        suggestion = "pass each by its name; the"
+    suggestion = "pass each by its name; the" if name == "all" else suggestion
     raise InputError(
         f"no encoding {name!r}; {suggestion} encodings are {', '.join(names)}, one of your "
         "own is my_module:my_encoding, and one in a file ends in .npz"
@@ -192,9 +188,8 @@ def own_encoding_errors(name: str) -> Iterator[None]:
         if ":" not in name:
             raise
         file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
-        lines = [
-            at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == file
-        ]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
         place = f" ({file}, line {lines[-1]})" if lines else ""
         raise InputError(f"encoding {name!r} fails: {_error_text(error)}{place}") from error
 

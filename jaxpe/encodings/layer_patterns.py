@@ -6,7 +6,7 @@ from jaxpe.encodings.combine import LayerPattern, chain, interleaved_layers
 from jaxpe.encodings.families.masks import attention_chunks, sliding_window
 from jaxpe.encodings.families.rotary import rope
 from jaxpe.encodings.families.temperature import position_temperature
-from jaxpe.encodings.registry import register, short_window
+from jaxpe.encodings.registry import register
 
 
 @register("smollm3", source="Hugging Face (2025), SmolLM3")
@@ -29,9 +29,7 @@ def smollm3(*, head_dim: int, base: Scalar = 10_000.0, period: int = 4) -> Layer
 @register(
     "llama4",
     source="Meta (2025), Llama 4",
-    make=lambda s: llama4(
-        head_dim=s.head_dim, chunk=short_window(s.length), temperature_period=short_window(s.length)
-    ),
+    make=lambda s: llama4(head_dim=s.head_dim, chunk=s.window, temperature_period=s.window),
 )
 def llama4(
     *,
@@ -67,7 +65,7 @@ def llama4(
 @register(
     "gemma3",
     source="Gemma Team (2025), Gemma 3",
-    make=lambda s: gemma3(head_dim=s.head_dim, window=short_window(s.length)),
+    make=lambda s: gemma3(head_dim=s.head_dim, window=s.window),
 )
 def gemma3(
     *,

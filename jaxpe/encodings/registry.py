@@ -28,14 +28,14 @@ class EncodingSizes(NamedTuple):
     head_dim: int = 64
     length: int = 512
 
+    @property
+    def window(self) -> int:
+        """A short window for demonstrations: a quarter of the length, at most 8 positions.
 
-def short_window(length: int) -> int:
-    """A short window for demonstrations: a quarter of the training length, at most 8 positions.
-
-    >>> short_window(512), short_window(12)
-    (8, 3)
-    """
-    return max(min(length // 4, 8), 1)
+        >>> EncodingSizes().window, EncodingSizes(length=12).window
+        (8, 3)
+        """
+        return max(min(self.length // 4, 8), 1)
 
 
 class CatalogueEntry(NamedTuple):
@@ -135,13 +135,11 @@ def register(
         )
 
     def add(function: F) -> F:
-        earlier = _REGISTERED.get(name)
-        if earlier is not None and (
-            earlier.function is function or _full_name(earlier.function) != _full_name(function)
-        ):
+        earlier = _REGISTERED[name].function if name in _REGISTERED else None
+        if earlier and (earlier is function or _full_name(earlier) != _full_name(function)):
             raise InputError(
-                f"an encoding {name!r} is registered twice, by {_full_name(earlier.function)} and "
-                f"by {_full_name(function)}: pass another name"
+                f"an encoding {name!r} is registered twice, by {_full_name(earlier)} and by "
+                f"{_full_name(function)}: pass another name"
             )
         first_line = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
         entry = CatalogueEntry(

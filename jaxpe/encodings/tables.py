@@ -25,11 +25,17 @@ def normal_params(key: Array, **tables: tuple[Scalar, tuple[int, ...]]) -> dict[
     }
 
 
-def uniform_params(keys: Array, **layers: tuple[int, tuple[int, ...]]) -> dict[str, Array]:
-    """Weights of a network, uniform in ±1/√inputs, from inputs, shape and key of each."""
+def network_params(keys: Array, inputs: int, hidden: int, outputs: int) -> dict[str, Array]:
+    """Weights of a network with one hidden layer, uniform in ±1/√inputs of the layer."""
+    layers = {
+        "weight_in": (inputs, (inputs, hidden)),
+        "bias_in": (inputs, (hidden,)),
+        "weight_out": (hidden, (hidden, outputs)),
+        "bias_out": (hidden, (outputs,)),
+    }
     return {
-        name: jax.random.uniform(key, shape, jnp.result_type(float), -1.0, 1.0) * inputs**-0.5
-        for key, (name, (inputs, shape)) in zip(keys, layers.items(), strict=True)
+        name: jax.random.uniform(key, shape, jnp.result_type(float), -1.0, 1.0) * width**-0.5
+        for key, (name, (width, shape)) in zip(keys, layers.items(), strict=True)
     }
 
 

@@ -189,7 +189,7 @@ def test_masks_that_are_refused():
 @pytest.mark.parametrize(
     ("q", "k", "v", "message"),
     [
-        ((3, 2, 4), (3, 2, 5), (3, 2, 4), r"q has shape \(3, 2, 4\) and k \(3, 2, 5\)"),
+        ((3, 2, 4), (3, 2, 5), (3, 2, 4), r"q has shape \(3, 2, 4\), k \(3, 2, 5\)"),
         ((2, 4), (3, 2, 4), (3, 2, 4), r"q has shape \(2, 4\)"),
         ((3, 2, 4), (3, 0, 4), (3, 2, 4), "2 query heads cannot share 0 key heads"),
         ((3, 2, 4), (3, 2, 4), (4, 2, 4), r"v \(4, 2, 4\)"),

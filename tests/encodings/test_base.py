@@ -233,7 +233,7 @@ def test_grouped_keys_divide_as_the_heads_do():
         (lambda: per_head([identity()], heads=[1, 2]), r"heads=\[1, 2\] must give at least one"),
         (
             lambda: per_head([identity(), learned(length=N, dim=DIM)]),
-            "encoding 1 acts on the embeddings, which all heads share: chain it instead",
+            r"encodings \[1\] act on the embeddings, which all heads share: chain them",
         ),
         (
             lambda: per_head([rope(head_dim=DIM), identity()], heads=[2, 3]).query(

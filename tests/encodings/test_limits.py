@@ -12,7 +12,6 @@ from jaxpe.encodings import Encoding
 from jaxpe.encodings.families.rope_scaling import SCALINGS
 from jaxpe.encodings.families.rotary import _default_sections, _half_fraction
 from jaxpe.encodings.implementations import Call, chosen_implementation, default_block_size
-from jaxpe.encodings.registry import short_window
 
 ROPE = jaxpe.rope(head_dim=4)
 HEADS = {"num_heads": 2}
@@ -61,7 +60,7 @@ def test_options_at_and_beyond_their_limits(make, allowed, refused):
 
 
 def test_sizes_of_the_catalogue():
-    assert [short_window(n) for n in (1, 7, 8, 24, 400)] == [1, 1, 2, 6, 8]
+    assert [EncodingSizes(length=n).window for n in (1, 7, 8, 24, 400)] == [1, 1, 2, 6, 8]
     assert EncodingSizes() == (512, 8, 64, 512)
     assert [_half_fraction(n) for n in (2, 8, 12)] == [1.0, 0.5, 0.5]
     assert _default_sections(64) == (16, 24, 24)  # Qwen2-VL

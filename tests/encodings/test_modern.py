@@ -494,7 +494,7 @@ def test_refused():
         bind_context(ROPE, X, X)
     with pytest.raises(ValueError, match="dim=8"):
         fox.context(params, jnp.zeros((3, 5)), I[:3], Rows())
-    with pytest.raises(ValueError, match=r"shape \(8,\): pass \[..., n, 8\]"):
+    with pytest.raises(ValueError, match=r"shape \(8,\): pass one of at least 2 axes"):
         fox.context(params, jnp.zeros(DIM), I[:1], Rows())
     with pytest.raises(ValueError, match="at least 2 axes"):
         fox.bias(params, jnp.zeros(DIM), K, I, I, Q, Q)

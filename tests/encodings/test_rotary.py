@@ -713,7 +713,7 @@ X = np.ones((N, HEADS, DIM))
     ("encoding", "x", "positions", "message"),
     [
         (LINE["half_split"], X[..., :8], PLACES, r"built for head_dim=16, .* \(6, 2, 8\)"),
-        (LINE["half_split"], X[:, 0], PLACES, r"turns floats .* of \(6, 16\)"),
+        (LINE["half_split"], X[:, 0], PLACES, r"do not fit an array of shape \(6, 16\)"),
         (LINE["half_split"], X.astype(int), PLACES, "turns floats .* not int64"),
         (LINE["half_split"], X, PLACES[:3], r"positions of shape \(3,\) do not fit"),
         (LINE["half_split"], X, PLACES.astype(jnp.bfloat16), "pass int32, or float32"),

@@ -1,8 +1,8 @@
 """Computed properties of encodings: the columns of the catalogue's table."""
 
-import functools
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ KEPT = 0.1
 FAR = 8
 # Tokens of the test sequences.
 TRIED = 16
+ALL = slice(None)
 # Tokens until a short convolution over constant hidden states becomes constant.
 _WARM_UP = 4
 
@@ -123,7 +124,7 @@ def encoding_properties(
     )
 
 
-@functools.cache
+@cache
 def _adoption() -> dict[str, tuple[int, ...]]:
     """Models of each program by encoding, as counted by `tools/adoption.py`."""
     text = files("jaxpe.encodings").joinpath("adoption.toml").read_text("utf-8")
@@ -143,19 +144,13 @@ def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:
     return line if coordinates == 1 else np.repeat(line[:, None], coordinates, 1)
 
 
-class _Content(NamedTuple):
-    """Random content: embeddings, queries and keys without position, projections."""
-
-    x: np.ndarray
-    q: np.ndarray
-    k: np.ndarray
-    projections: np.ndarray
+Content = tuple[Any, ...]  # embeddings, queries and keys without position, projections
 
 
-def _content(sizes: EncodingSizes) -> _Content:
+def _content(sizes: EncodingSizes) -> Content:
     rng, heads = np.random.default_rng(0), (sizes.num_heads, sizes.head_dim)
     shapes = ((TRIED, sizes.dim), (TRIED, *heads), (TRIED, *heads), (3, 2 * sizes.dim, *heads))
-    return _Content(*map(rng.standard_normal, shapes))
+    return tuple(map(rng.standard_normal, shapes))
 
 
 class _Layer(NamedTuple):
@@ -169,101 +164,93 @@ class _Layer(NamedTuple):
         """Concrete positions start, ..., stop − 1, with equal coordinates."""
         return line_of_positions(np.arange(start, stop), self.coordinates)
 
-    def projected(self, params: Any, content: _Content, positions: ArrayLike) -> list[Array]:
+    def projected(self, params: Any, content: Content, positions: ArrayLike) -> list[Array]:
         """Queries, keys and values of embeddings that carry the encoding."""
-        n = len(positions)
-        x = self.encoding.embed(params, content.x[:n], positions)
+        n, (x, q, k, projections) = len(positions), content
+        x = self.encoding.embed(params, x[:n], positions)
         width = x.shape[-1]  # at most twice the width of the embeddings, if vectors are appended
-        q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
-        return [q + content.q[:n], k + content.k[:n], v]
+        for_q, for_k, v = jnp.einsum("nd,pdhe->pnhe", x, projections[:, :width]) / width**0.5
+        return [for_q + q[:n], for_k + k[:n], v]
 
-    def logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
-        """Result of `_masked_logits` for random content, `[heads, n, n]`."""
+    def logits(self, params: Any, content: Content, positions: ArrayLike) -> Array:
+        """Result of `masked_logits` for random content, `[heads, n, n]`."""
         q, k, _ = self.projected(params, content, positions)
-        return _masked_logits(self.at(params, content.x, positions), params, q, k, positions)
+        return self.masked_logits(params, content[0][: len(positions)], q, k, positions)
 
-    def position_logits(self, params: Any, content: _Content, positions: ArrayLike) -> Array:
+    def position_logits(self, params: Any, content: Content, positions: ArrayLike) -> Array:
         """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
-        n = len(positions)
-        x, q, k = (jnp.repeat(a[:1], n, axis=0) for a in content[:3])
-        logits = _masked_logits(self.at(params, x, positions), params, q, k, positions)
+        x, q, k = (jnp.repeat(a[:1], len(positions), axis=0) for a in content[:3])
+        logits = self.masked_logits(params, x, q, k, positions)
         if not self.encoding.defines("embed"):
             return logits
         vectors = self.encoding.vectors(params, positions)
         return logits + (vectors @ vectors.T)[None]
 
-    def profiles(self, params: Any, content: _Content) -> np.ndarray:
+    def profiles(self, params: Any, content: Content) -> np.ndarray:
         """A row for each position to `FAR` lengths.
 
         It is the position's vector, or else the logits, one a head, that the last query gives to an
         equal key so far back.
         """
-        n = FAR * self.sizes.length
-        positions = self.positions(0, n)
+        positions = self.positions(0, FAR * self.sizes.length)
         if self.encoding.defines("embed"):  # positions are traced, so that a table gives NaN
             return np.asarray(jax.jit(self.encoding.vectors)(params, positions))
 
         def last(params, x, q, k, positions):
-            x, k = (jnp.repeat(a, n, axis=0) for a in (x, k))
-            bound = encoding_at(self.encoding, params, x, positions, queries=slice(-1, None))
-            return _masked_logits(bound, params, q, k, positions[-1:], positions)
+            x, k = (jnp.repeat(a, len(positions), axis=0) for a in (x, k))
+            return self.masked_logits(params, x, q, k, positions, slice(-1, None))
 
-        logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
-        return np.asarray(logits[:, 0, ::-1].T)
+        first = (a[:1] for a in content[:3])
+        return np.asarray(jax.jit(last)(params, *first, positions)[:, 0, ::-1].T)
 
-    def at(self, params: Any, x: Any, positions: ArrayLike) -> Encoding:
-        """The encoding, bound to the context of hidden states `[>= n, d]` if it needs one."""
-        return encoding_at(self.encoding, params, x[: len(positions)], positions)
-
-
-def _masked_logits(
-    encoding: Encoding, params: Any, q: Array, k: Array, *positions: ArrayLike
-) -> Array:
-    """Logits of queries and keys, lower where masked."""
-    pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
-    logits = attention_logits(encoding, params, q, k, **pair_positions)
-    mask = encoded_mask(encoding, params, q, k, **pair_positions)
-    return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
+    def masked_logits(
+        self, params: Any, x: Array, q: Array, k: Array, positions: ArrayLike, queries: slice = ALL
+    ) -> Array:
+        """Logits of queries and keys from hidden states x, lower where masked."""
+        bound = encoding_at(self.encoding, params, x, positions, queries=queries)
+        pair_positions = {"q_positions": positions[queries], "k_positions": positions}
+        logits = attention_logits(bound, params, q, k, **pair_positions)
+        mask = encoded_mask(bound, params, q, k, **pair_positions)
+        return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)
 
 
-def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[str, np.ndarray]:
+def _parameter_gradients(layer: _Layer, params: Any, content: Content) -> dict[str, np.ndarray]:
     """Gradient of a loss on causal attention, for each array of the parameters by name."""
     positions = layer.positions(0, min(layer.sizes.length, TRIED))
 
     def loss(params, content):
         q, k, v = layer.projected(params, content, positions)
         pair_positions = {"q_positions": positions, "k_positions": positions}
-        encoding, causal = layer.at(params, content.x, positions), np.tri(len(positions)) > 0
-        return jnp.sum(jnp.sin(attend(encoding, params, q, k, v, mask=causal, **pair_positions)))
+        bound = encoding_at(layer.encoding, params, content[0][: len(positions)], positions)
+        causal = np.tri(len(positions)) > 0
+        return jnp.sum(jnp.sin(attend(bound, params, q, k, v, mask=causal, **pair_positions)))
 
     named = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params, content))
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(gradient)
-        for path, gradient in named
-    }
+    name = partial(jax.tree_util.keystr, simple=True, separator=".")
+    return {name(path): np.asarray(gradient) for path, gradient in named}
 
 
-def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[str]:
+def _changed_gradients(layer: _Layer, params: Any, content: Content) -> list[str]:
     """Names of queries, keys or weights, if the encoding changes their gradient."""
     n, encoding = min(layer.sizes.length, TRIED), layer.encoding
     positions = layer.positions(0, n)
 
-    def terms(q, k, params, x):
-        at = layer.at(params, x, positions)
+    def terms(q, k, params, x):  # the last one makes it an array where there are no terms
+        at = encoding_at(encoding, params, x[:n], positions)
         both = [hook(params, q, k, positions, positions) for hook in (at.bias, at.products)]
         return sum(jnp.sum(jnp.sin(term)) for term in both if term is not None) + 0.0 * jnp.sum(q)
 
-    gradients = jax.jit(jax.grad(terms, (0, 1)))(content.q[:n], content.k[:n], params, content.x)
-    through = [bool(np.any(gradient != 0)) for gradient in gradients]
-    changed = {
-        "queries": encoding.defines("query") or through[0],
-        "keys": encoding.defines("key") or through[1],
-        "weights": encoding.defines("value"),
-    }
-    return [name for name, yes in changed.items() if yes]
+    x, q, k, _ = content
+    through = jax.jit(jax.grad(terms, (0, 1)))(q[:n], k[:n], params, x)
+    changed = [
+        name
+        for name, hook, gradient in zip(("queries", "keys"), ("query", "key"), through, strict=True)
+        if encoding.defines(hook) or np.any(gradient != 0)
+    ]
+    return changed + ["weights"] * encoding.defines("value")
 
 
-def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool]:
+def _information(layer: _Layer, params: Any, content: Content) -> tuple[bool, bool]:
     """Whether logits carry absolute and relative information: see `EncodingProperties`."""
     length, n = layer.sizes.length, min(layer.sizes.length // 2, TRIED)
     near = layer.positions(0, n)

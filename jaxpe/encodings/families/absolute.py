@@ -5,8 +5,8 @@ do options that their initial values depend on. Decoupled weight decay would sti
 exclude them with a mask of the optimiser.
 """
 
-import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -132,7 +132,6 @@ def sinusoidal(
     >>> x.tolist()
     [[0.0, 1.0]]
     """
-
     options = {"dim": dim, "base": base, "layout": layout}
     return fixed_vectors(sinusoidal_vectors, scale=scale, mode=mode, **options)
 
@@ -165,8 +164,7 @@ def learned(
     >>> bool((rows[::2] == params["table"]).all())
     True
     """
-    options = {"interpolate": interpolate, "mode": mode}
-    return _random_table((length, dim), stddev, trainable=True, **options)
+    return _random_table(length, dim, stddev, trainable=True, interpolate=interpolate, mode=mode)
 
 
 @register("random", source="Cirrincione (2026)", vectors="N(0, 1)")
@@ -183,8 +181,7 @@ def random_fixed(
     >>> jax.grad(lambda p: table.vectors(p, jnp.arange(4)).sum())(params)["table"].max().item()
     0.0
     """
-    options = {"interpolate": interpolate, "mode": mode}
-    return _random_table((length, dim), scale, trainable=False, **options)
+    return _random_table(length, dim, scale, trainable=False, interpolate=interpolate, mode=mode)
 
 
 @register("fourier", source="Rahimi & Recht (2007)", vectors="cos and sin of random frequencies")
@@ -356,12 +353,9 @@ def low_rank(
             f"rank must lie in [1, {min(length, dim)}] for length={length} and dim={dim}, "
             f"not {rank}"
         )
-    entry = (jnp if is_traced(stddev) else math).sqrt(stddev) / rank**0.25
-
-    def init(key):
-        return normal_params(key, **{name: (entry, shape) for name, shape in shapes.items()})
-
+    entry = namespace(stddev).sqrt(stddev) / rank**0.25
     shapes = {"A": (length, rank), "B": (dim, rank)}
+    init = partial(normal_params, A=(entry, shapes["A"]), B=(entry, shapes["B"]))
     return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
 
 
@@ -441,13 +435,13 @@ def _last_position(length: int, dtype: np.dtype) -> float:
     return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
 
 
-def _random_table(shape: tuple[int, int], stddev: Scalar, **options: Any) -> Encoding:
+def _random_table(length: int, dim: int, stddev: Scalar, **options: Any) -> Encoding:
     """The encoding of a table N(0, stddev²), with options of `_tables`."""
 
     def init(key):
-        return {"table": random_vectors(key, shape[0], dim=shape[1], scale=stddev)}
+        return {"table": random_vectors(key, length, dim=dim, scale=stddev)}
 
-    return _tables(init, {"table": shape}, **options)
+    return _tables(init, {"table": (length, dim)}, **options)
 
 
 def _tables(

@@ -15,7 +15,6 @@ from jaxpe.encodings.base import (
     align_positions,
     as_positions,
     check_choice,
-    check_head_dim,
     check_heads,
     check_plain,
     check_positive,
@@ -29,7 +28,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables, take, uniform_params
+from jaxpe.encodings.tables import check_tables, network_params, take
 
 
 def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
@@ -274,14 +273,9 @@ def fire(
 
     def init(key):
         dtype = jnp.result_type(float)
-        network = uniform_params(
-            jax.random.split(key, 4),
-            weight_in=(1, (hidden,)),
-            bias_in=(1, (hidden,)),
-            weight_out=(hidden, (hidden, num_heads)),
-            bias_out=(hidden, (num_heads,)),
-        )
+        network = network_params(jax.random.split(key, 4), 1, hidden, num_heads)
         logs = {"log_c": namespace(c).log(c), "log_threshold": namespace(threshold).log(threshold)}
+        network["weight_in"] = network["weight_in"][0]  # of one input
         return network | {name: jnp.asarray(value, dtype) for name, value in logs.items()}
 
     def bias(params, q, k, q_positions, k_positions):
@@ -338,7 +332,7 @@ def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding
         return {"table": stddev * jax.random.normal(key, shape, jnp.result_type(float))}
 
     def bias(params, q, k, q_positions, k_positions):
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, head_dim=head_dim)
         check_tables(params, table=(max_positions, head_dim))
         past = position_offsets(q, k, q_positions, k_positions) <= 0
         gates = jnp.where(past, jax.nn.sigmoid(dot_products(q, k) * head_dim**-0.5), 0.0)

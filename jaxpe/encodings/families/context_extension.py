@@ -23,7 +23,7 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 from jaxpe.encodings.families.rotary import rope
-from jaxpe.encodings.registry import register, short_window
+from jaxpe.encodings.registry import register
 
 
 class _Band(NamedTuple):
@@ -44,12 +44,10 @@ class _Band(NamedTuple):
     description="Leaky ReRoPE: offsets grow slower beyond a window (Su 2023)",
     source="Su (2023)",
     variant_of="rerope",
-    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short_window(s.length), leak=1 / 16),
+    make=lambda s: rerope(rope(head_dim=s.head_dim), window=s.window, leak=1 / 16),
 )
 @register(
-    "rerope",
-    source="Su (2023)",
-    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short_window(s.length)),
+    "rerope", source="Su (2023)", make=lambda s: rerope(rope(head_dim=s.head_dim), window=s.window)
 )
 def rerope(
     encoding: Encoding,
@@ -105,9 +103,7 @@ def rerope(
 @register(
     "self_extend",
     source="Jin et al. (2024)",
-    make=lambda s: self_extend(
-        rope(head_dim=s.head_dim), window=2 * -(-short_window(s.length) // 2), group=2
-    ),
+    make=lambda s: self_extend(rope(head_dim=s.head_dim), window=2 * -(-s.window // 2), group=2),
 )
 def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = False) -> Encoding:
     """SelfExtend: far positions are shared by groups of neighbours (Jin et al. 2024).
@@ -155,9 +151,7 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
 @register(
     "dual_chunk",
     source="An et al. (2024)",
-    make=lambda s: dual_chunk(
-        rope(head_dim=s.head_dim), chunk=short_window(s.length), local=short_window(s.length) // 4
-    ),
+    make=lambda s: dual_chunk(rope(head_dim=s.head_dim), chunk=s.window, local=s.window // 4),
 )
 def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = False) -> Encoding:
     """Dual chunk attention: positions count from the start of a chunk (An et al. 2024).

@@ -13,9 +13,7 @@ from jaxpe.encodings.base import (
     Params,
     check_context,
     check_even,
-    check_head_dim,
     check_heads,
-    check_hidden_states,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -258,14 +256,15 @@ def path_products(
     query_index = jnp.asarray(q_context["index"], dtype)[..., None, :, None]
     strict = jnp.tri(chunk, k=-1, dtype=dtype)
 
+    # At full precision: in TF32, the default on GPUs, the factors of a long path would lose their
+    # orthogonality.
     def step(turned: Array, piece: tuple[Array, ...]) -> tuple[Array, Array]:
         keys, w, beta, index = piece
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
         beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
         gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
-        lower = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * expand_rank(
-            strict, gram.ndim
-        )
+        unit = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim)
+        lower = unit + beta * gram * expand_rank(strict, gram.ndim)
         overlaps = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
         overlaps = jnp.where(index[..., None, None, :] <= query_index, overlaps, 0)
         # overlaps·T with T = lower⁻¹ B.
@@ -345,14 +344,16 @@ def selective_rope(
     half = head_dim // 2
     shapes = {"projection": (dim, num_heads, half), "conv": (conv_width, num_heads, half)}
 
-    def init(key):
-        stddevs = {"projection": 1.0, "conv": conv_width**-0.5}
-        return normal_params(key, **{name: (stddevs[name], shapes[name]) for name in shapes})
+    init = partial(
+        normal_params,
+        projection=(1.0, shapes["projection"]),
+        conv=(conv_width**-0.5, shapes["conv"]),
+    )
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
         check_tables(params, **shapes)
-        check_hidden_states(x, dim)
+        check_heads(x.shape, dim=dim)
         wide = x.astype(compute_dtype(x))
         unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
         projection, kernel = (params[name].astype(wide.dtype) for name in shapes)
@@ -393,14 +394,14 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
     check_even(head_dim=head_dim)
     half = head_dim // 2
 
-    def init(key):
-        return normal_params(key, kernel=(stddev, (dim, num_heads)))
+    init = partial(normal_params, kernel=(stddev, (dim, num_heads)))
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        check_hidden_states(x, dim)
+        check_heads(x.shape, dim=dim)
         dtype = compute_dtype(x)
         z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
+        # Powers f^k by their logarithm, whose derivative is finite at k = 0.
         log_f = -jnp.log1p(jax.nn.softplus(z))
         steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
         return running_sum(steps, rows, after=2)
@@ -412,7 +413,7 @@ def _summed_rotation(init, context, head_dim: int, scale: ArrayLike) -> Encoding
     """The encoding that turns pairs by running sums `[..., n, heads, half]` times a scale."""
 
     def turn(params, x, positions, sums):
-        check_head_dim(x.shape, head_dim)
+        check_heads(x.shape, head_dim=head_dim)
         check_context(sums, x, after=2)
         angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim, sums.dtype)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
@@ -424,7 +425,7 @@ def _affine_gates(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Arr
     """W x + b, `[..., n, heads]`, float32 or wider."""
     check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
     x = jnp.asarray(x)
-    check_hidden_states(x, dim)
+    check_heads(x.shape, dim=dim)
     dtype = compute_dtype(x)
     z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
     return z + expand_rank(params["bias"].astype(dtype), z.ndim)

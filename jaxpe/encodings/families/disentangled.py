@@ -1,5 +1,7 @@
 """Learned biases that depend on content or mix heads: DeBERTa, TUPE, DAPE, Inkling."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,6 @@ from jaxpe.encodings.base import (
     check_acts_by,
     check_context,
     check_heads,
-    check_hidden_states,
     check_plain,
     check_sizes,
     compute_dtype,
@@ -26,7 +27,7 @@ from jaxpe.encodings.base import (
 )
 from jaxpe.encodings.families.bias import geometric_boundaries, interpolate, kerple
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables, normal_params, uniform_params
+from jaxpe.encodings.tables import check_tables, network_params, normal_params
 
 
 @register("deberta", source="He et al. (2021)")
@@ -71,9 +72,7 @@ def deberta(
     check_sizes(num_heads=num_heads, head_dim=head_dim)
     ends = _bucket_ends(num_buckets, max_distance)
     shape = (2 * num_buckets, num_heads, head_dim)
-
-    def init(key):
-        return normal_params(key, key_table=(stddev, shape), query_table=(stddev, shape))
+    init = partial(normal_params, key_table=(stddev, shape), query_table=(stddev, shape))
 
     def query(params, q, positions):
         return scaled(q, 3**-0.5)
@@ -130,13 +129,7 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
 
     def init(key):
         keys = jax.random.split(key, 5)
-        network = uniform_params(
-            keys[1:],
-            weight_in=(2 * num_heads, (2 * num_heads, hidden)),
-            bias_in=(2 * num_heads, (hidden,)),
-            weight_out=(hidden, (hidden, num_heads)),
-            bias_out=(hidden, (num_heads,)),
-        )
+        network = network_params(keys[1:], 2 * num_heads, hidden, num_heads)
         return network | {"base": encoding.init(keys[0])}
 
     def bias(params, q, k, q_positions, k_positions):
@@ -206,13 +199,15 @@ def inkling(
     check_sizes(log_floor=floor)
     shapes = {"projection": (dim, num_heads, rank), "profiles": (rank, extent)}
 
-    def init(key):
-        stddevs = {"projection": dim**-0.5, "profiles": stddev}
-        return normal_params(key, **{n: (stddevs[n], shape) for n, shape in shapes.items()})
+    init = partial(
+        normal_params,
+        projection=(dim**-0.5, shapes["projection"]),
+        profiles=(stddev, shapes["profiles"]),
+    )
 
     def context(params, x, positions, rows: Rows):
         x = jnp.asarray(x)
-        check_hidden_states(x, dim)
+        check_heads(x.shape, dim=dim)
         check_tables(params, **shapes)
         dtype = compute_dtype(x)
         mixed = jnp.einsum("...nd,dhr->...nhr", x.astype(dtype), params["projection"].astype(dtype))
@@ -239,9 +234,8 @@ def inkling(
         tau = growth(align_positions(q_positions, q.shape, after=2), dtype)
         return term * tau[..., None, :, None]
 
-    if log_floor is None:
-        return Encoding(init=init, context=context, bias=bias)
-    return Encoding(init=init, context=context, query=query, bias=bias)
+    encoding = Encoding(init=init, context=context, bias=bias)
+    return encoding if log_floor is None else encoding._replace(query=query)
 
 
 def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:

@@ -9,7 +9,6 @@ from jaxpe._core.arrays import Scalar, namespace
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
-    check_head_dim,
     check_heads,
     check_plain,
     check_sizes,
@@ -51,7 +50,7 @@ def pope(*, num_heads: int, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
         return {"phase": jnp.zeros((num_heads, head_dim), jnp.result_type(float))}
 
     def polar(x, positions, shift):
-        check_head_dim(x.shape, head_dim)
+        check_heads(x.shape, head_dim=head_dim)
         dtype = compute_dtype(x)
         size = jax.nn.softplus(x.astype(dtype))
         angles = phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
@@ -158,7 +157,7 @@ def grape_multiplicative(*, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
 
     def turn(params, x, positions):
         x = jnp.asarray(x)
-        check_head_dim(x.shape, head_dim)
+        check_heads(x.shape, head_dim=head_dim)
         dtype = compute_dtype(x)
         omega = jnp.exp(params["log_frequencies"].astype(dtype))
         angles = phases(align_positions(positions, x.shape, after=2), omega, dtype)[..., None, :]

@@ -3,13 +3,11 @@
 import jax.numpy as jnp
 
 from jaxpe.encodings.base import Encoding, check_sizes, position_offsets
-from jaxpe.encodings.registry import register, short_window
+from jaxpe.encodings.registry import register
 
 
 @register(
-    "sliding_window",
-    source="Beltagy et al. (2020)",
-    make=lambda s: sliding_window(size=short_window(s.length)),
+    "sliding_window", source="Beltagy et al. (2020)", make=lambda s: sliding_window(size=s.window)
 )
 def sliding_window(*, size: int) -> Encoding:
     """Sliding window: key j is seen by query i where |i − j| < size (Beltagy et al. 2020).
@@ -35,7 +33,7 @@ def sliding_window(*, size: int) -> Encoding:
 @register(
     "attention_chunks",
     source="Meta (2025), Llama 4",
-    make=lambda s: attention_chunks(size=short_window(s.length)),
+    make=lambda s: attention_chunks(size=s.window),
 )
 def attention_chunks(*, size: int) -> Encoding:
     """Chunked attention: key j is seen by query i where ⌊j/size⌋ = ⌊i/size⌋.

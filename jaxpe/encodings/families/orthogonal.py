@@ -183,7 +183,8 @@ def legendre_vectors(
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    return _legendre(*_mapped_positions(positions, length, position_map, s), dim, normalized)
+    x = _mapped_positions(positions, length, position_map, s)
+    return _legendre(*x, dim, normalized)
 
 
 def chebyshev_vectors(
@@ -398,9 +399,8 @@ def _legendre(sign: Array, rest: Array, dim: int, normalized: bool) -> Array:
     check_sizes(dim=dim)
     k = np.arange(dim)
     values = _recurrence(sign, rest, jnp.asarray(k[:-1] / (k[:-1] + 1)))
-    if not normalized:
-        return values
-    return values * expand_rank(np.sqrt(k + 0.5), values.ndim, values.dtype)
+    sizes = np.sqrt(k + 0.5) if normalized else np.ones(dim)
+    return values * expand_rank(sizes, values.ndim, values.dtype)
 
 
 def _chebyshev(sign: Array, rest: Array, dim: int) -> Array:
@@ -429,16 +429,15 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     width, coarsest = 2 * order - 1, (length - 1).bit_length()
     level = min(max(coarsest, 10), 12)
     table = _daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level)
-    scaling = _coverage_order(_translates(table[0], coarsest, length, width))
-    wavelets = np.zeros((4, 0))
+    scaling, wavelets = _translates(table[0], coarsest, length, width), np.zeros((4, 0))
     # At the finest scale every support holds one position; finer ones would repeat its columns.
     for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
         wavelets = np.concatenate([wavelets, _translates(table[1], j, length, width)], axis=1)
         most_at_next = width * 2.0 ** (j - 1)
         if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
             break
-    wavelets = _coverage_order(wavelets)
-    _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
+    columns = np.concatenate([_coverage_order(scaling), _coverage_order(wavelets)], axis=1)
+    _, _, j, k = columns[:, :dim]
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
     return WaveletBasis(row, j, k, dim - len(k), table, width, level)
@@ -452,11 +451,9 @@ def _translates(function: np.ndarray, j: int, length: int, width: int) -> np.nda
     """
     step = 2.0**j
     k = np.arange(1 - width, math.ceil(length / step))
-    first = np.ceil(step * k) if width == 1 else np.floor(step * k) + 1
-    last = np.ceil(step * (k + width)) - 1
-    first, last = np.maximum(first, 0), np.minimum(last, length - 1)
-    coverage = last - first + 1
-    energy = np.zeros(len(k))
+    first = np.maximum(np.ceil(step * k) if width == 1 else np.floor(step * k) + 1, 0)
+    last = np.minimum(np.ceil(step * (k + width)) - 1, length - 1)
+    coverage, energy = last - first + 1, np.zeros(len(k))
     # Along wide supports a few thousand samples are enough.
     stride = max(1, int(coverage.max()) // 4096)
     grid = np.linspace(0, width, len(function))
@@ -472,18 +469,15 @@ def _check_covered(
     functions: np.ndarray, j: np.ndarray, k: np.ndarray, length: int, width: int
 ) -> None:
     """Raise where all functions vanish at a position, which then has no row of unit length."""
-    missing = np.arange(length)
-    grid = np.linspace(0, width, functions.shape[1])
+    missing, grid = np.arange(length), np.linspace(0, width, functions.shape[1])
     for values, scale, shift in zip(functions, 2.0**-j, k, strict=True):
         at_missing = np.interp(missing * scale - shift, grid, values, left=0, right=0)
         missing = missing[np.abs(at_missing) < 1e-6]
-        if not missing.size:
-            return
-    order, dim = (width + 1) // 2, len(k)
-    raise ValueError(
-        f"the {dim} wavelets of order={order} for length={length} are all 0 at position "
-        f"{missing[0]}: pass a larger dim, a lower order or a longer length"
-    )
+    if missing.size:
+        raise ValueError(
+            f"the {len(k)} wavelets of order={(width + 1) // 2} for length={length} are all 0 at "
+            f"position {missing[0]}: pass a larger dim, a lower order or a longer length"
+        )
 
 
 def _coverage_order(rows: np.ndarray) -> np.ndarray:

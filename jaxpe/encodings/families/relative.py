@@ -1,5 +1,7 @@
 """Encodings by relative position that depend on the content: Shaw et al. and Transformer-XL."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,7 +10,6 @@ from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
-    check_head_dim,
     check_heads,
     check_sizes,
     compute_dtype,
@@ -61,7 +62,7 @@ def shaw(
         return jnp.clip(offsets, -max_distance, max_distance) + max_distance
 
     def bias(params, q, k, q_positions, k_positions):
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, head_dim=head_dim)
         check_tables(params, key_table=(rows, head_dim))
         dtype = compute_dtype(q)
         table = params["key_table"].astype(dtype)
@@ -112,13 +113,12 @@ def transformer_xl(
     dim = num_heads * head_dim if dim is None else dim
     frequencies = inverse_frequencies(dim, base=base)
 
-    def init(key):
-        return normal_params(
-            key,
-            projection=(stddev, (dim, num_heads, head_dim)),
-            content_bias=(stddev, (num_heads, head_dim)),
-            position_bias=(stddev, (num_heads, head_dim)),
-        )
+    bias_of_heads = (stddev, (num_heads, head_dim))
+    projection = (stddev, (dim, num_heads, head_dim))
+    init = partial(
+        normal_params,
+        projection=projection, content_bias=bias_of_heads, position_bias=bias_of_heads,
+    )  # fmt: skip
 
     # With (a, b) = Wᵀ(q_i + v), the weights of sines and cosines, the addition theorem splits
     #   Σ a sin ω(i − j) + b cos ω(i − j)

@@ -1,6 +1,7 @@
 """Rotary encoding: queries and keys turn by angles that grow with position."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
@@ -11,14 +12,15 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike, Scalar, namespace
 from jaxpe.encodings.base import (
     Encoding,
+    align_positions,
+    as_positions,
     check_choice,
-    check_head_dim,
+    check_heads,
     check_plain,
     check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
-    turning_positions,
 )
 from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
@@ -137,10 +139,7 @@ def rope_frequencies(
     [1.0, 0.5, 0.25, 0.125]
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
-    if scaling is None:
-        return RopeFrequencies(inverse_frequencies(dim, base=base))
-    check_scaling(scaling)
-    return scaling.frequencies(dim, base, length)
+    return _scaled_frequencies(dim, base, scaling, length)
 
 
 @register("xpos", source="Sun et al. (2022)")
@@ -312,19 +311,14 @@ def rope_from_hf(
             "the entry has no rope_theta: put in that of the configuration, as "
             '{**config.rope_scaling, "rope_theta": config.rope_theta}'
         )
-    options: dict[str, Any] = {
-        "head_dim": head_dim,
-        "base": float(parameters["rope_theta"]),
-        "fraction": partial_rotary_factor(parameters),
-        "layout": layout,
-        "scaling": scaling,
-        "length": length,
-    }
+    base, fraction = float(parameters["rope_theta"]), partial_rotary_factor(parameters)
+    options: dict[str, Any] = {"layout": layout, "scaling": scaling, "length": length}
     sections = parameters.get("mrope_section")
-    if sections is None:
-        return rope(**options)
-    interleaved = parameters.get("mrope_interleaved", False)
-    return mrope(sections=sections, interleaved_sections=interleaved, **options)
+    if sections is not None:
+        interleaved = parameters.get("mrope_interleaved", False)
+        options |= {"sections": sections, "interleaved_sections": interleaved}
+    make = rope if sections is None else mrope
+    return make(head_dim=head_dim, base=base, fraction=fraction, **options)
 
 
 def rotary_permutation(
@@ -336,13 +330,12 @@ def rotary_permutation(
     [0, 2, 1, 3]
     """
     _check_width(head_dim or rotary_dim, rotary_dim)
-    for name, layout in (("source", source), ("target", target)):
-        check_choice(name, layout, get_args(Layout))
+    check_choice("source", source, get_args(Layout))
+    check_choice("target", target, get_args(Layout))
     indices = np.arange(head_dim or rotary_dim)
-    if source != target:
-        to_half_split = indices[:rotary_dim].reshape(-1, 2).T.ravel()
-        turned = to_half_split if target == "half_split" else np.argsort(to_half_split)
-        indices[:rotary_dim] = turned
+    turned = indices[:rotary_dim]
+    pairs = turned.reshape(-1, 2) if source == "interleaved" else turned.reshape(2, -1).T
+    indices[:rotary_dim] = (pairs if target == "interleaved" else pairs.T).ravel()
     return indices
 
 
@@ -404,7 +397,7 @@ def rotary_orbit(
     """
     encoding = rope(head_dim=dim, base=base, layout="interleaved")
     reference = np.arange(1, dim + 1) % 2 if reference is None else reference
-    return _orbit(encoding.query, reference, positions)
+    return _orbit(encoding.query, reference, (), positions)
 
 
 def _turn(
@@ -421,19 +414,23 @@ def _turn(
     check_choice("layout", layout, get_args(Layout))
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
-        x = jnp.asarray(x)
-        positions = turning_positions(x, positions, axes=axes)
-        check_head_dim(x.shape, head_dim)
+        x, positions = jnp.asarray(x), as_positions(positions)
+        check_heads(x.shape, head_dim=head_dim)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(
+                f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
+            )
+        if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
+            raise ValueError(f"positions of shape {positions.shape}: pass [..., n, {axes}]")
+        positions = align_positions(positions, x.shape, after=2, axes=int(axes > 0))
         dtype = compute_dtype(x)
         omega, factor = frequencies(positions)
         angles = _angles(positions, omega, axis_of, dtype)
         amplitude = factor if size is None else factor * size(positions, dtype, x.dtype)
-        cos, sin = (f(angles) * amplitude for f in (jnp.cos, jnp.sin))
-        cos, sin = cos[..., None, :], sin[..., None, :]
+        cos, sin = ((f(angles) * amplitude)[..., None, :] for f in (jnp.cos, jnp.sin))
         turned = rotate(x[..., :rotary_dim], cos, sin, interleaved=layout == "interleaved")
-        if rotary_dim == head_dim:
-            return turned
-        return jnp.concatenate([turned, x[..., rotary_dim:]], axis=-1)
+        rest = x[..., rotary_dim:]
+        return jnp.concatenate([turned, rest], axis=-1) if rest.shape[-1] else turned
 
     return turn
 
@@ -444,30 +441,34 @@ def _angles(
     """Angles `[..., n, half]`, each frequency following its own coordinate."""
     if axis_of is None:
         return phases(positions, omega, dtype)
-    angles = phases(positions[..., 0], omega, dtype)
-    for axis in range(1, positions.shape[-1]):
-        follows = expand_rank(axis_of == axis, positions.ndim)
-        angles = jnp.where(follows, phases(positions[..., axis], omega, dtype), angles)
-    return angles
+    # By coordinate and not in one product, which would round far integers (see `phases`).
+    by_axis = (phases(positions[..., axis], omega, dtype) for axis in range(positions.shape[-1]))
+    follows = [expand_rank(axis_of == axis, positions.ndim) for axis in range(positions.shape[-1])]
+    return jnp.select(follows, list(by_axis))
 
 
 def _frequencies(
     dim: int, base: Scalar, scaling: Scaling | None, length: Length
 ) -> Callable[[Array], RopeFrequencies]:
     """Frequencies as a function of the positions, which only some scalings depend on."""
-    if scaling is None:
-        constant = RopeFrequencies(inverse_frequencies(dim, base=base))
+    constant = _scaled_frequencies(dim, base, scaling, 1)  # raises the errors of the scaling
+    if _fixed(scaling, None):
         return lambda positions: constant
-    check_scaling(scaling)
-    scaling.frequencies(dim, base, 1)  # errors of the scaling are raised at construction
 
     def frequencies(positions: Array) -> RopeFrequencies:
-        if length is not None:
-            return scaling.frequencies(dim, base, length)
         largest = jnp.max(positions, initial=0).astype(jnp.result_type(float))
-        return scaling.frequencies(dim, base, largest + 1.0)
+        return _scaled_frequencies(dim, base, scaling, largest + 1 if length is None else length)
 
     return frequencies
+
+
+def _scaled_frequencies(
+    dim: int, base: Scalar, scaling: Scaling | None, length: Length
+) -> RopeFrequencies:
+    if scaling is None:
+        return RopeFrequencies(inverse_frequencies(dim, base=base))
+    check_scaling(scaling)
+    return scaling.frequencies(dim, base, length)
 
 
 def _fixed(scaling: Scaling | None, length: Length) -> bool:
@@ -488,20 +489,17 @@ def _rotary(
     reference = np.zeros(head_dim)
     step = 2 if layout == "interleaved" else 1
     reference[: rotary_dim // 2 * step : step] = 1.0
-
-    def vectors(params, positions: ArrayLike) -> Array:
-        return _orbit(turn, reference, positions)
-
+    vectors = partial(_orbit, turn, reference)
     return Encoding(query=turn, key=turn, vectors=vectors, rotates=True)
 
 
-def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
+def _orbit(turn: Turn, reference: ArrayLike, params: Any, positions: ArrayLike) -> Array:
     """R(i) applied to one vector, for every position."""
     if not np.ndim(positions):
         raise ValueError("positions is a single number: pass an array, [n]")
     x = jnp.asarray(reference, jnp.result_type(float))
     x = jnp.broadcast_to(x[None, None, :], (np.shape(positions)[0], 1, x.shape[0]))
-    return turn((), x, positions)[:, 0]
+    return turn(params, x, positions)[:, 0]
 
 
 def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:

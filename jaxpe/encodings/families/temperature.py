@@ -13,7 +13,7 @@ from jaxpe.encodings.base import (
     expand_rank,
     scaled,
 )
-from jaxpe.encodings.registry import register, short_window
+from jaxpe.encodings.registry import register
 
 
 @register("ssmax", source="Nakanishi (2025)")
@@ -58,13 +58,13 @@ def ssmax(*, num_heads: int, scale: Scalar = 0.43, length: int | None = None) ->
     "ministral_scaling",
     description="Position temperature of Ministral 3: queries scaled in steps",
     source="Mistral AI (2025), Ministral 3",
-    make=lambda s: position_temperature(period=short_window(s.length), first=0),
+    make=lambda s: position_temperature(period=s.window, first=0),
 )
 @register(
     "llama4_scaling",
     description="Position temperature of Llama 4: queries scaled in steps",
     source="Meta (2025), Llama 4",
-    make=lambda s: position_temperature(period=short_window(s.length)),
+    make=lambda s: position_temperature(period=s.window),
 )
 def position_temperature(*, scale: Scalar = 0.1, period: int = 8192, first: int = 1) -> Encoding:
     """Position temperature: queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋).
