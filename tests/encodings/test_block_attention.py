@@ -118,7 +118,7 @@ def test_large_logits_have_the_derivatives_of_dense_attention(case):
     )
     for found, wanted in zip(*map(jax.tree.leaves, (blocks, dense)), strict=True):
         assert np.isfinite(found).all()
-        np.testing.assert_allclose(found, wanted, atol=1e-9 * max(1, np.abs(wanted).max()))
+        np.testing.assert_allclose(found, wanted, atol=1e-7 * max(1, np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize("common", [1e7, -1e9, -np.inf])

@@ -195,6 +195,30 @@ def test_xpos_at_far_positions_is_that_at_near_ones(start, dtype):
     np.testing.assert_allclose(again, near, atol=1e-2 if dtype == np.float16 else 1e-5)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda xpos: xpos,
+        lambda xpos: jaxpe.chain(xpos, jaxpe.alibi(num_heads=1)),
+        lambda xpos: jaxpe.encodings.scale_positions(xpos, 0.5),
+        lambda xpos: jaxpe.encodings.warp_positions(xpos, length=16, tau=4.0),
+        lambda xpos: jaxpe.encodings.rescaled(xpos, 1.5),
+    ],
+)
+def test_logits_of_xpos_do_not_depend_on_other_tokens(wrap):
+    xpos = wrap(jaxpe.xpos(head_dim=4))
+    params = xpos.init(jax.random.key(0))
+    q, k = np.random.default_rng(0).standard_normal((2, 16, 1, 4))
+
+    def logits(n):
+        i = np.arange(n)
+        return jaxpe.attention_logits(xpos, params, q[:n], k[:n], q_positions=i, k_positions=i)[
+            :, :9, :9
+        ]
+
+    np.testing.assert_allclose(logits(9), logits(16), rtol=1e-9)
+
+
 def test_xpos_of_far_offsets_is_zero():
     """Not 0 times infinity: all that is between the ends of a long sequence."""
     q, where = np.ones((3, 1, 2), np.float32), at(np.array([0, 36_000, 70_000]))
