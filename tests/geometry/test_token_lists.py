@@ -97,7 +97,7 @@ def test_no_documents_have_no_dimension_and_no_positions_are_refused(traced):
     rank = jax.jit(rank) if traced else rank
     assert rank(np.zeros((0, 3), np.int32)).rank == 0
     for documents in (0, 3):
-        with pytest.raises(ValueError, match="at least one position"):
+        with pytest.raises(ValueError, match="one position"):
             rank(np.zeros((documents, 0), np.int32))
 
 

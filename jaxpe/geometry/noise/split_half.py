@@ -257,8 +257,8 @@ def fold_count(counts: FoldedCounts) -> int:
     shape, axes = (counts.per_position.shape, 2) if listed else (counts.tokens.shape, 3)
     if len(shape) != axes or shape[0] < 2 or not shape[1]:
         raise ValueError(
-            f"counts have shape {shape}: split halves need at least two folds and one position; "
-            f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
+            f"counts have shape {shape}: split halves need at least two folds and "
+            f"one position; pass count_tokens(..., folds={DEFAULT_FOLDS})"
         )
     return shape[0]
 
