@@ -219,7 +219,7 @@ def windows(sizes: Sizes, rounds: int) -> dict[str, Any]:
 def share_of_blocks(encoding: Encoding, n: int) -> float:
     """Share of all pairs of blocks in which a query may attend to a key."""
     params, k_positions = encoding.init(jax.random.key(0)), jnp.arange(n)
-    size = default_block_size(n)
+    size = default_block_size(n, pairs=False)
     k = jnp.zeros((n, 1, 1))
 
     def active(q_positions: Array) -> Array:
@@ -273,7 +273,7 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     rounds, few = options.rounds, min(options.rounds, FEW_ROUNDS)
     result: dict[str, Any] = {"machine": contest.machine(), "rounds": rounds, "few_rounds": few}
-    result |= {"block_size": default_block_size(sizes.n), "sizes": sizes._asdict()}
+    result |= {"sizes": sizes._asdict()}
     if BACKEND == "gpu":
         result |= {
             f"{dtype}, {title}": {

@@ -27,7 +27,7 @@ from jaxpe.encodings.base import (
     check_sizes,
     expand_rank,
 )
-from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
+from jaxpe.encodings.block_attention import Plan, Tokens, block_attention, reads_pairs
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
 # Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
@@ -86,7 +86,8 @@ def encoded_attention(
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
     bound = bind_context(encoding, q_context, k_context)
     chosen = chosen_implementation(encoding, call, implementation)
-    block_size = default_block_size(call.k.shape[-3]) if block_size is None else block_size
+    if block_size is None:
+        block_size = default_block_size(call.k.shape[-3], pairs=reads_pairs(encoding))
     if chosen == "dense":
         return dense_attention(bound, params, call)[0]
     if chosen == "blocks":
@@ -157,15 +158,22 @@ def chosen_implementation(
     return "blocks" if lack is None else "dense"
 
 
-def default_block_size(n: int) -> int:
+def default_block_size(n: int, *, pairs: bool) -> int:
     """Tokens of a block for n keys: an eighth of them, from 128 to 512.
 
-    Large blocks have fast products on CPUs, and small ones skip more of what is masked.
+    Large blocks have fast products on CPUs, and small ones skip more of what is masked. Where rows
+    are taken one by one, `_over_rows` of blocks, half of the keys, up to 1024.
 
-    >>> default_block_size(300), default_block_size(4096)
+    Args:
+        n: keys.
+        pairs: whether the encoding makes arrays of pairs.
+
+    >>> default_block_size(300, pairs=True), default_block_size(4096, pairs=True)
     (128, 512)
     """
-    return min(max(n // 8, 128), 512)
+    if pairs or jax.default_backend() != "cpu":
+        return min(max(n // 8, 128), 512)
+    return min(max(n // 2, 128), 1024)
 
 
 def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Array, Array, Array]:

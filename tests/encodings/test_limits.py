@@ -107,4 +107,5 @@ def test_implementations_are_chosen_by_size():
     assert chosen(8192, 8192, row_wise) == "dense"
     with pytest.raises(ValueError, match="implementation='dense'"):
         chosen(8193, 8192, row_wise)
-    assert [default_block_size(n) for n in (1, 1024, 2048, 10**5)] == [128, 128, 256, 512]
+    sizes = (1, 1024, 2048, 10**5)
+    assert [default_block_size(n, pairs=True) for n in sizes] == [128, 128, 256, 512]
