@@ -155,7 +155,7 @@ def torch_workers(
     known["device"] = "cuda" if BACKEND == "gpu" else "cpu"
     workers = {}
     for way in PEERS.get(name, ()):
-        if "learned" in way and not backward:
+        if ("learned" in way and not backward) or ("bias" in way and sizes.n > MOST_DENSE):
             continue
         words = json.dumps(known | {"way": way})
         workers[way] = contest.Worker(peer, "experiments.benchmarks._torch_attention", words)

@@ -71,8 +71,8 @@ def attend(
             n × n mask unless it is an `AttentionMask` of causality alone. By default "dense" up to
             256 × 256 pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 for an
             encoding that needs whole rows.
-        block_size: queries and keys of a block; only time and memory depend on it. An eighth of
-            the keys, from 128 to 512, when None.
+        block_size: queries and keys of a block; only time and memory depend on it. When None an
+            eighth of the keys, from 128 to 512; on CPUs without arrays of pairs half, to 1024.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
             `sharded_attention`; no division when None.
         params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,

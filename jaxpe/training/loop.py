@@ -173,10 +173,8 @@ def fit(
             if len(record) > 1:
                 write(record)
         pending: tuple[int, Metrics] | None = None
-        numbers = range(start + 1, last + 1)
-        shown = progress.track(numbers, "training", total=len(numbers))
-        # Closes a progress bar before an error is printed.
-        stack.callback(getattr(shown, "close", lambda: None))
+        shown = progress.track(range(start + 1, last + 1), "training", total=max(last - start, 0))
+        stack.callback(getattr(shown, "close", lambda: None))  # before an error is printed
         for number in shown:
             position = None if checkpoints is None else data.get_state()
             if (batch := next(data, None)) is None:

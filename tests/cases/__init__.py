@@ -40,7 +40,7 @@ def constructors() -> set[str]:
         name
         for name in dir(jaxpe.encodings)
         if inspect.isfunction(f := getattr(jaxpe.encodings, name))
-        if f.__annotations__.get("return") in made
+        if f.__annotations__.get("return") in made or name == "chain"  # of a type variable
     }
 
 

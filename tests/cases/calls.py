@@ -59,11 +59,5 @@ GEOMETRY: dict[str, Call] = {
         normal(rng, LENGTH, 2), normal(rng, LENGTH, 2)
     ),
     "principal_eigenpairs": _eigenpairs,
-    "smacof of points": lambda rng: geometry.smacof(
-        geometry.PointCloud(jnp.asarray(normal(rng, LENGTH, 3)), jnp.ones(LENGTH, bool)),
-        dim=2,
-        init=normal(rng, LENGTH, 2),
-        max_iterations=3,
-    ),
     "sum_over_pairs": _many_points,
 }

@@ -32,7 +32,8 @@ MOST_RARE = 12
 _PAIRS = 2**16  # pairs summed at a time
 _TABLE = 2**20  # cells of a table in folds; larger blocks are allocated by the system each time
 _NARROWEST = 128  # least number of columns of a table, for any number of positions
-_FEW = 64  # least size of arrays, so that small corpora share compiled programs
+# Least sizes of arrays, so that small corpora share compiled programs.
+_FEW_WORDS, _FEW_TOKENS, _FEW_PAIRS = 64, 256, 4096
 
 
 class Tokens(NamedTuple):
@@ -209,7 +210,7 @@ def _split_lists(
     shared = occurs.sum(axis=0) > 1
     frequent = np.flatnonzero(shared & (number > MOST_RARE))
     rare = np.flatnonzero(shared & (number <= MOST_RARE))
-    words, rows = rounded_size(max(len(frequent), _FEW)), max(folds * n, 1)
+    words, rows = rounded_size(max(len(frequent), _FEW_WORDS)), max(folds * n, 1)
     # The cells of a table have int32 indices.
     blocks = -(-words // min(max(_TABLE // rows, _NARROWEST), INT32_MAX // rows))
     width = -(-words // blocks)
@@ -225,16 +226,16 @@ def _split_lists(
     sizes = np.bincount(block, minlength=blocks)[:blocks]
     lists = _in_rows(sizes, len(order)), np.arange(width)
     lists += _rare_pairs(number[rare], int(sizes.sum()), len(order))
-    filled = (0, rounded_size(len(order) + 1) - len(order))
+    filled = (0, rounded_size(max(len(order) + 1, _FEW_TOKENS)) - len(order))
     tokens = jax.tree.map(lambda x: np.pad(x[order].astype(np.int32), filled), tokens)
     lists = (x.astype(np.int32) for x in lists)
     tokens, in_blocks, columns, slots, pairs = jax.device_put((tokens, *lists))
     return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, documents)
 
 
-def _in_rows(sizes: np.ndarray, beyond: int) -> np.ndarray:
+def _in_rows(sizes: np.ndarray, beyond: int, *, least: int = _FEW_TOKENS) -> np.ndarray:
     """The numbers 0, 1, ... in rows of these sizes; `beyond` fills the rest, at least the end."""
-    slot = np.arange(rounded_size(int(sizes.max(initial=_FEW)) + 1))[None, :]
+    slot = np.arange(rounded_size(int(sizes.max(initial=least)) + 1))[None, :]
     first = (np.cumsum(sizes) - sizes)[:, None]
     return np.where(slot < sizes[:, None], first + slot, beyond)
 
@@ -257,6 +258,6 @@ def _rare_pairs(number: np.ndarray, first: int, beyond: int) -> tuple[np.ndarray
     word = np.repeat(np.arange(len(number)), number**2)
     one, other = np.divmod(np.arange(len(word)) - before[word], number[word])
     both = np.stack([begin[word] + one, begin[word] + other])
-    places = _in_rows(np.bincount(group[word]), len(word))
+    places = _in_rows(np.bincount(group[word]), len(word), least=_FEW_PAIRS)
     both = np.pad(both, ((0, 0), (0, 1)), constant_values=slots.shape[1] - 1)
     return slots, np.moveaxis(both[:, places], 0, 1)
