@@ -290,7 +290,7 @@ def main() -> None:
     for title, backward in DIRECTIONS.items():
         result[title] = {
             name: {
-                str(n): compare(
+                f"at {n}": compare(
                     name,
                     sizes._replace(n=n),
                     options.peer,
