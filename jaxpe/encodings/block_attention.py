@@ -230,7 +230,7 @@ def _attention(
 # T = Σ_j p = 1, the derivative of the output is dN − out·dT and of l dT, with m and l held constant
 # in p (m is any number, so its derivative is 0). It is written in plain `lax`: JAX transposes it
 # for reverse mode, and differentiates it again. The transpose makes the five products of Dao et al.
-# (2022) for each pair of blocks. Alternatives: `jax.custom_vjp` has no forward mode. Without a rule,
+# (2022) for each pair of blocks. Instead: `jax.custom_vjp` has no forward mode. Without a rule,
 # N/T at `stop_gradient(l)` makes a third product in the forward pass: the value takes 1.6 times as
 # long, with its gradient 1.2 (8 heads of 64, n = 4,096). The derivative of the running maximum
 # itself would keep numbers for each pair of blocks.
