@@ -184,9 +184,7 @@ def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tupl
         geometry.rotate_within_documents(key, drawn.ids, ended=drawn.ended, **known)
         for key in rotating[:DEFAULT_HALF_NULLS]
     ]
-    counts, *nulls = [
-        geometry.count_tokens(ids, **known, **sizes) for ids in (drawn.ids, *rotated)
-    ]
+    counts, *nulls = [geometry.count_tokens(ids, **known, **sizes) for ids in (drawn.ids, *rotated)]
     halves = geometry.disjoint_position_geometries(
         counts, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import POWERS, TAUS, HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
 from jaxpe.encodings import power_positions
@@ -50,7 +51,7 @@ def held_out_scores(
     # Encodings of a model do not compete. The least mean comes first; rounding decides no tie.
     competes = np.array([x.entry.family != "model" for x in fixed])
     mean = np.where(competes, found.fixed.mean, np.inf)
-    first, *others = np.argsort(np.round(mean, 6), kind="stable")[: competes.sum()].tolist()
+    first, *others = np.argsort(np.round(mean, 6), kind="stable")[: competes.sum()]
     fitted = found.own.samples[..., max(fitted_dim, 1) - 1]
     compared = jax.device_get(_compared(found, fitted, first))
     least_number = int(np.argmin(found.by_number.mean))
@@ -82,7 +83,7 @@ class _Statistics(NamedTuple):
 
 @jax.jit
 def _statistics(
-    halves: SplitHalfGeometry, fixed: jax.Array, taus: jax.Array, powers: jax.Array
+    halves: SplitHalfGeometry, fixed: ArrayLike, taus: ArrayLike, powers: ArrayLike
 ) -> _Statistics:
     """All statistics of halves, in one program."""
     n = halves.present.shape[-1]
@@ -106,7 +107,7 @@ class _Compared(NamedTuple):
 
 
 @jax.jit
-def _compared(found: _Statistics, fitted: jax.Array, first: int) -> _Compared:
+def _compared(found: _Statistics, fitted: ArrayLike, first: ArrayLike) -> _Compared:
     samples = found.fixed.samples
     least = samples[..., first]
     return _Compared(

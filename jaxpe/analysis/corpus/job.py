@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
