@@ -30,8 +30,8 @@ from jaxpe.geometry.counts.rotations import moving_tokens
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
-from jaxpe.geometry.noise.position import null_keys, position_part
 from jaxpe.geometry.noise.half_products import DEFAULT_FOLDS
+from jaxpe.geometry.noise.position import null_keys, position_part
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 200, 2
