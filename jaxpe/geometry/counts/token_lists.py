@@ -106,7 +106,7 @@ class TokenLists(NamedTuple):
     def cells(self) -> Cells:
         """The occupied cells, with their counts in each fold."""
         folds, n = self.per_position.shape
-        cell, at = np.unique(self.word * n + self.position, return_inverse=True)
+        cell, at = np.unique(self.word.astype(np.int64) * n + self.position, return_inverse=True)
         counts = np.bincount(at * folds + self.fold, self.count, minlength=len(cell) * folds)
         word, position = np.divmod(cell, n)
         return Cells(word, position, counts.reshape(-1, folds).astype(np.float32))
@@ -126,12 +126,12 @@ class Rotations(Sequence[TokenLists]):
         moves = counted & ((later > 1) | ~ended[:, None])
         self._lists, self._keys, self._labels = lists, list(keys), documents.labels
         # Of the tokens that move, the columns, document by document; and where each listed one is.
-        self._number = moves.sum(axis=1)
-        self._columns = np.nonzero(moves)[1]
+        self._number = moves.sum(axis=1, dtype=np.int32)
+        self._columns = np.nonzero(moves)[1].astype(np.int32)
         rank = (np.cumsum(moves, axis=1, dtype=np.int32) - 1)[lists.document, lists.position]
         self._moved = np.flatnonzero(moves[lists.document, lists.position])
         self._document, self._rank = lists.document[self._moved], rank[self._moved]
-        self._first = (np.cumsum(self._number) - self._number)[self._document]
+        self._first = (np.cumsum(self._number, dtype=np.int32) - self._number)[self._document]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -140,7 +140,7 @@ class Rotations(Sequence[TokenLists]):
         if isinstance(at, slice):
             return [self[i] for i in range(len(self))[at]]
         share = rotation_shares(self._keys[at], self._labels)
-        offset = np.floor(share * self._number.astype(share.dtype)).astype(int)
+        offset = np.floor(share * self._number.astype(share.dtype)).astype(np.int32)
         turned = self._rank + offset[self._document]
         number = self._number[self._document]
         turned -= number * (turned >= number)
@@ -182,7 +182,7 @@ def token_lists(
     counted = mask & ~np.isin(ids, exclude)
     documents = Documents(labels, counted, np.asarray(ended_documents(mask, ended)))
     fold = np.asarray(fold_of_labels(labels, folds))
-    document, position = np.nonzero(counted)
+    document, position = (x.astype(np.int32) for x in np.nonzero(counted))
     cell = fold[document] * ids.shape[1] + position
     per_position = np.bincount(cell, minlength=folds * ids.shape[1]).astype(np.int32)
     count, word = np.ones(len(document), np.int32), ids[document, position]
@@ -194,8 +194,8 @@ def listed_counts(counts: PositionCounts) -> TokenLists:
     """Token lists of counts in folds: a token for each occupied cell."""
     table = np.asarray(counts.tokens)
     flat = np.flatnonzero(table != 0)  # booleans are searched several times faster
-    fold, position, word = np.unravel_index(flat, table.shape)
-    tokens = fold, position, word, table.reshape(-1)[flat], np.zeros(len(flat), int)
+    fold, position, word = (x.astype(np.int32) for x in np.unravel_index(flat, table.shape))
+    tokens = fold, position, word, table.reshape(-1)[flat], np.zeros(len(flat), np.int32)
     return _shared_words(*tokens, np.asarray(counts.per_position), None)
 
 
@@ -214,8 +214,8 @@ def _shared_words(
     occurs[fold, word] = True
     # A word in a single fold is missing in one of two halves, so its products are 0.
     number = np.where(occurs.sum(axis=0) > 1, np.bincount(word, minlength=vocab_size), 0)
-    names = np.empty(vocab_size, int)
-    names[np.argsort(-number, kind="stable")] = np.arange(vocab_size)
+    names = np.empty(vocab_size, np.int32)
+    names[np.argsort(-number, kind="stable")] = np.arange(vocab_size, dtype=np.int32)
     word, kept = names[word], number[word] > 0
     order = np.flatnonzero(kept)
     order = order[np.argsort(word[order], kind="stable")]
