@@ -16,12 +16,8 @@ from jaxpe._core.arrays import dot
 from jaxpe.geometry import PositionCounts, SplitHalfGeometry
 from jaxpe.geometry.counts.rotations import rotated_positions
 from jaxpe.geometry.distances.matrices import centre_rows
-from jaxpe.geometry.noise.split_half import (
-    DEFAULT_SPLITS,
-    fold_count,
-    geometry_from_products,
-    random_halves,
-)
+from jaxpe.geometry.noise.half_products import fold_count
+from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS, geometry_from_products, random_halves
 
 
 @partial(jax.jit, static_argnames="null")

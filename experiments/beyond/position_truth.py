@@ -30,8 +30,9 @@ from jaxpe.geometry.counts.rotations import moving_tokens
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.half_products import DEFAULT_FOLDS
 from jaxpe.geometry.noise.position import null_keys, position_part
-from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
+from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 200, 2
 NULL_KINDS = (
@@ -175,12 +176,17 @@ def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tupl
     """Geometries of all documents and of halves, as a report has them; and what else is needed."""
     halving, rotating = null_keys(key)
     sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
-    sizes |= {"mask": drawn.mask, "groups": drawn.groups, "ended": drawn.ended}
-    whole = geometry.position_geometry(drawn.ids, key=key, splits=DEFAULT_SPLITS, **sizes)
-    tokens = geometry.token_lists(drawn.ids, **sizes)
-    nulls = [tokens.rotated(key) for key in rotating[:DEFAULT_HALF_NULLS]]
+    known: dict[str, Any] = {"mask": drawn.mask, "groups": drawn.groups}
+    whole = geometry.position_geometry(
+        drawn.ids, key=key, splits=DEFAULT_SPLITS, ended=drawn.ended, **known, **sizes
+    )
+    rotated = [
+        geometry.rotate_within_documents(key, drawn.ids, ended=drawn.ended, **known)
+        for key in rotating[:DEFAULT_HALF_NULLS]
+    ]
+    counts, *nulls = [geometry.count_tokens(ids, **known, **sizes) for ids in (drawn.ids, *rotated)]
     halves = geometry.disjoint_position_geometries(
-        tokens, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
+        counts, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )
     return whole, halves, halving, rotating
 

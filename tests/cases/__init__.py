@@ -60,6 +60,7 @@ EXEMPT = {
         "pad_documents": HOST,
         "position_bins": HOST,
         "stack_corpora": HOST,
+        "token_lists": HOST,
     },
     "encodings": {
         **dict.fromkeys(constructors(), BUILDS),

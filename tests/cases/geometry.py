@@ -110,11 +110,6 @@ def _split_half(ids):
     return geometry.split_half_geometry(_counts(ids, folds=4), key=jax.random.key(0), splits=3)
 
 
-def _listed(ids):
-    lists = geometry.token_lists(ids, vocab_size=VOCAB, folds=4).rotated(jax.random.key(1))
-    return geometry.split_half_geometry(lists, key=jax.random.key(0), splits=3)
-
-
 def _halves(ids):
     counts = _counts(ids, folds=4)
     return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
@@ -308,7 +303,6 @@ GEOMETRY: dict[str, Case] = {
     ),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),
-    "token_lists": Case(_listed, _ids),
     "disjoint_geometries": Case(_halves, _ids),
     "position_geometry": Case(
         lambda ids: geometry.position_geometry(

@@ -3,7 +3,6 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,57 +28,57 @@ def corpus():
     return ids.astype(np.int32), {"mask": mask, "groups": np.arange(DOCUMENTS) // 2 * 2, **SIZES}
 
 
-def sorted_columns(table):
-    """Columns of a table in folds, in an order that does not depend on how words are numbered."""
-    columns = np.asarray(table).reshape(-1, np.shape(table)[-1]).T
-    return sorted(map(tuple, columns[columns.any(axis=1)].tolist()))
-
-
-def listed_table(lists):
-    """All columns of the frequent and of the rare words."""
-    blocks = len(lists.blocks)
-    start = jnp.array(0), jnp.zeros((blocks, FOLDS, N, len(lists.columns)), jnp.int32)
-    step = lambda carry, table: (carry[0] + 1, carry[1].at[carry[0]].set(table))  # noqa: E731
-    number, tables = lists.fold_tables(step, start)
-    assert number == blocks
-    tokens = jax.tree.map(np.asarray, lists.tokens)
-    rare = np.zeros((FOLDS, N, tokens.word.max() + 1), np.int32)
-    listed = np.asarray(lists.rare).ravel()
-    np.add.at(rare, tuple(x[listed] for x in tokens[:3]), tokens.count[listed])
-    return np.concatenate([*tables, rare], axis=-1)
-
-
-@pytest.mark.parametrize("narrowest", [40, 7, 1])
-def test_lists_hold_the_counts_of_words_in_several_folds(corpus, narrowest, monkeypatch):
-    """In one block of the vocabulary, in several, and in one for each word."""
-    monkeypatch.setattr("jaxpe.geometry.counts.token_lists._TABLE", 0)
-    monkeypatch.setattr("jaxpe.geometry.counts.token_lists._NARROWEST", narrowest)
-    monkeypatch.setattr("jaxpe.geometry.counts.token_lists._PAIRS", 200)
+def test_cells_hold_the_counts_of_words_in_several_folds(corpus):
     ids, options = corpus
     table = np.asarray(count_tokens(ids, **options).tokens)
     shared = np.sum(table.any(axis=1), axis=0) > 1
     assert not shared.all()
     lists = token_lists(ids, **options)
-    assert sorted_columns(listed_table(lists)) == sorted_columns(table[..., shared])
+    cells, listed = lists.cells(), np.zeros((FOLDS, N, lists.words), int)
+    listed[:, cells.position, cells.word] = cells.counts.T
+    columns = table[..., shared].reshape(-1, shared.sum())
+    order = np.lexsort((*columns, -columns.sum(axis=0)))
+    own = listed.reshape(-1, lists.words)
+    assert (np.diff(own.sum(axis=0)) <= 0).all()  # from the most frequent word
+    np.testing.assert_array_equal(own[:, np.lexsort((*own, -own.sum(axis=0)))], columns[:, order])
     np.testing.assert_array_equal(lists.per_position, table.sum(axis=2))
 
 
+@pytest.mark.parametrize("rare", [0.0, 6.0, 1e9])
 @pytest.mark.parametrize("rotated", [False, True])
-def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, rotated):
+def test_halves_of_lists_and_of_traced_counts_are_equal(corpus, rotated, rare, monkeypatch):
+    """With all words dense, some of them, and none; in blocks of a few words."""
+    monkeypatch.setattr("jaxpe.geometry.noise.half_products._RARE", rare)
+    monkeypatch.setattr("jaxpe.geometry.noise.half_products._CELLS", 3 * FOLDS * N)
+    monkeypatch.setattr("jaxpe.geometry.noise.half_products._ROOTS", 60)
     ids, options = corpus
     estimate = partial(split_half_geometry, key=KEY, splits=3)
-    own, rotating = ids, jax.random.key(1)
+    own, rotating, lists = ids, jax.random.key(1), token_lists(ids, **options)
     if rotated:
         own = rotate_within_documents(rotating, ids, options["mask"], groups=options["groups"])
+        lists = lists.rotated(rotating)
     counts = count_tokens(own, **options)
     expected = jax.jit(estimate)(counts)
-
-    def listed(ids):
-        lists = token_lists(ids, **options)
-        return estimate(lists.rotated(rotating) if rotated else lists)
-
-    for geometry in (estimate(counts), listed(ids), jax.jit(listed)(ids)):
+    for geometry in (estimate(counts), estimate(lists)):
         jax.tree.map(close, geometry, expected)
+
+
+def test_rotations_are_made_one_by_one(corpus):
+    ids, options = corpus
+    lists, keys = token_lists(ids, **options), jax.random.split(KEY, 3)
+    rotations = lists.rotations(keys)
+    assert len(rotations) == 3
+    for key, found in zip(keys[1:], rotations[1:], strict=True):
+        np.testing.assert_array_equal(found.position, lists.rotated(key).position)
+    ends = lists.rotated(KEY, ends_move=True)
+    rotated = rotate_within_documents(
+        KEY, ids, options["mask"], groups=options["groups"], ended=np.zeros(DOCUMENTS, bool)
+    )
+    expected = token_lists(rotated, **options)
+    np.testing.assert_array_equal(ends.cells().counts.sum(0), expected.cells().counts.sum(0))
+    assert sorted(zip(ends.document, ends.position, strict=True)) == sorted(
+        zip(expected.document, expected.position, strict=True)
+    )
 
 
 def test_no_documents_and_no_tokens():
@@ -101,14 +100,12 @@ def test_no_documents_have_no_dimension_and_no_positions_are_refused(traced):
             rank(np.zeros((documents, 0), np.int32))
 
 
-def test_a_traced_table_beyond_int32_is_refused():
-    ids = jax.ShapeDtypeStruct((2, 4096), jnp.int32)
-    with pytest.raises(ValueError, match="outside of jit"):
-        jax.eval_shape(partial(token_lists, vocab_size=50_000, folds=16), ids)
-
-
-def test_lists_of_counts_cannot_be_rotated(corpus):
+def test_lists_are_made_outside_of_jit_and_rotated_with_documents(corpus):
     ids, options = corpus
     lists = token_lists(ids, **options)._replace(documents=None)
     with pytest.raises(ValueError, match="no documents"):
         lists.rotated(KEY)
+    with pytest.raises(ValueError, match="count_tokens"):
+        jax.jit(partial(token_lists, **SIZES))(ids)
+    with pytest.raises(ValueError, match="count_tokens"):
+        jax.jit(lambda key: split_half_geometry(lists, key=key))(KEY)

@@ -21,8 +21,8 @@ from jaxpe.data.tokens.tokenizers import DEFAULT_LENGTH
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER, UNKNOWNS
 from jaxpe.geometry import PositionCounts, TokenLists, cohort_of, regroup_folds, token_lists
 from jaxpe.geometry.distances.mutual_information import chance_copies
+from jaxpe.geometry.noise.half_products import DEFAULT_FOLDS, FoldedCounts
 from jaxpe.geometry.noise.position import null_keys
-from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, FoldedCounts
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import CountSettings, StoredCounts
@@ -66,21 +66,6 @@ class Counted(NamedTuple):
     neighbours: NeighbourSimilarity | None = None
 
 
-class _Rotated(Sequence[TokenLists]):
-    """Rotated documents, each made when it is asked for: all at once may not fit in memory."""
-
-    def __init__(self, tokens: TokenLists, keys: jax.Array, *, ends_move: bool = False) -> None:
-        self._tokens, self._keys, self._ends_move = tokens, list(keys), ends_move
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return [self[i] for i in range(len(self))[at]]
-        return self._tokens.rotated(self._keys[at], ends_move=self._ends_move)
-
-
 def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int) -> Counted:
     """Counts of documents, those of rotated documents, and facts that need documents.
 
@@ -108,8 +93,8 @@ def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int)
     return Counted(
         counts=tokens,
         merged=merged,
-        nulls=_Rotated(tokens, rotating),
-        end_nulls=_Rotated(tokens, rotating, ends_move=True),
+        nulls=tokens.rotations(rotating),
+        end_nulls=tokens.rotations(rotating, ends_move=True),
         used=used,
         words=compact.tokens,
         facts=CorpusFacts(

@@ -1,12 +1,14 @@
 """Held-out scores of encodings: MDS of the other half of the documents, and fixed encodings."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import POWERS, TAUS, HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
 from jaxpe.encodings import power_positions
@@ -40,41 +42,81 @@ def held_out_scores(
     """
     if not np.any(np.asarray(halves.present)):
         return None
-    n, fitted_dim = halves.present.shape[-1], min(rank, WIDEST, halves.present.shape[-1])
-    of_widths = cross_validated_mds(halves, dim=min(WIDEST, n))
-    fitted = np.asarray(of_widths.samples)[..., max(fitted_dim, 1) - 1]
+    fitted_dim = min(rank, WIDEST, halves.present.shape[-1])
     fixed = [each for each in encodings if len(each.vectors) == 1]
     widest, names = max(x.vectors.shape[-1] for x in fixed), [x.entry.name for x in fixed]
-    of_fixed = held_out_stress(np.array([columns(x.vectors[0], widest) for x in fixed]), halves)
+    table = np.array([columns(x.vectors[0], widest) for x in fixed])
+    taus, powers = (x.ravel() for x in np.meshgrid(TAUS, POWERS))
+    found = jax.device_get(_statistics(halves, table, taus, powers))
     # Encodings of a model do not compete. The least mean comes first; rounding decides no tie.
     competes = np.array([x.entry.family != "model" for x in fixed])
-    samples = np.asarray(of_fixed.samples)  # [splits, 2, encodings]
-    mean = np.where(competes, samples.mean(axis=(0, 1)), np.inf)
+    mean = np.where(competes, found.fixed.mean, np.inf)
     first, *others = np.argsort(np.round(mean, 6), kind="stable")[: competes.sum()]
-    least = samples[..., first]
-    low = np.asarray(half_sample_interval(samples - least[..., None]).low)
-    taus, powers = (x.ravel() for x in np.meshgrid(TAUS, POWERS))
-    numbers = jax.vmap(lambda tau, power: power_positions(np.arange(n), tau=tau, power=power))
-    by_number = held_out_stress(numbers(taus, powers)[..., None], halves).samples
-    least_number = int(np.argmin(np.asarray(by_number).mean(axis=(0, 1))))
-    equal = _equal_stress(halves)
+    fitted = found.own.samples[..., max(fitted_dim, 1) - 1]
+    compared = jax.device_get(_compared(found, fitted, first))
+    least_number = int(np.argmin(found.by_number.mean))
     return HeldOutScores(
-        splits=len(samples),
+        splits=len(fitted),
         dim=fitted_dim,
         vectors=coordinates[:, :fitted_dim],
-        own=_intervals(of_widths),
-        fixed=dict(zip(names, _intervals(of_fixed), strict=True)),
-        best=[names[i] for i in (first, *(i for i in others if low[i] <= 0))],
-        one_number=_interval(cross_validated_choice(by_number)),
+        own=_intervals(found.own),
+        fixed=dict(zip(names, _intervals(found.fixed), strict=True)),
+        best=[names[i] for i in (first, *(i for i in others if compared.worse.low[i] <= 0))],
+        one_number=_interval(found.one_number),
         tau=float(taus[least_number]),
         power=float(powers[least_number]),
-        gain=_interval(half_sample_interval(least - fitted)) if fitted_dim else None,
-        equal=_interval(half_sample_interval(equal)),
-        over_equal=_interval(half_sample_interval(equal - least)),
+        gain=_interval(compared.gain) if fitted_dim else None,
+        equal=_interval(found.equal),
+        over_equal=_interval(compared.over_equal),
     )
 
 
+class _Statistics(NamedTuple):
+    """Held-out stress of MDS by width, of fixed encodings, of lines, and of equal distances."""
+
+    own: HeldOut
+    fixed: HeldOut
+    by_number: HeldOut
+    one_number: HeldOut
+    equal: HeldOut
+
+
 @jax.jit
+def _statistics(
+    halves: SplitHalfGeometry, fixed: ArrayLike, taus: ArrayLike, powers: ArrayLike
+) -> _Statistics:
+    """All statistics of halves, in one program."""
+    n = halves.present.shape[-1]
+    number = jax.vmap(lambda tau, power: power_positions(jnp.arange(n), tau=tau, power=power))
+    by_number = held_out_stress(number(taus, powers)[..., None], halves)
+    return _Statistics(
+        own=cross_validated_mds(halves, dim=min(WIDEST, n)),
+        fixed=held_out_stress(fixed, halves),
+        by_number=by_number,
+        one_number=cross_validated_choice(by_number.samples),
+        equal=half_sample_interval(_equal_stress(halves)),
+    )
+
+
+class _Compared(NamedTuple):
+    """Differences of stress from the best fixed encoding."""
+
+    worse: HeldOut
+    gain: HeldOut
+    over_equal: HeldOut
+
+
+@jax.jit
+def _compared(found: _Statistics, fitted: ArrayLike, first: ArrayLike) -> _Compared:
+    samples = found.fixed.samples
+    least = samples[..., first]
+    return _Compared(
+        worse=half_sample_interval(samples - least[..., None]),
+        gain=half_sample_interval(least - fitted),
+        over_equal=half_sample_interval(found.equal.samples - least),
+    )
+
+
 def _equal_stress(halves: SplitHalfGeometry) -> jax.Array:
     """Scaled stress of distances that are all equal, on each half, `[splits, 2]`."""
 

@@ -1,10 +1,11 @@
 """Analysis of a corpus, or of its counts: `CorpusResult`."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,8 +22,9 @@ from jaxpe.analysis.corpus.documents import (
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS, WIDEST, held_out_scores
 from jaxpe.analysis.corpus.noise import (
     defined_intervals,
-    leading_coordinates,
-    plug_in_trace,
+    position_estimates,
+    position_numbers,
+    sampling_noise,
     stored_position,
 )
 from jaxpe.analysis.corpus.options import (
@@ -46,14 +48,10 @@ from jaxpe.encodings import CatalogueEntry
 from jaxpe.geometry import (
     EmptyPolicy,
     PositionCounts,
-    SplitHalfGeometry,
     classical_mds_from_gram,
     disjoint_position_geometries,
     distances_from_gram,
     position_geometry_from_counts,
-    position_intervals,
-    position_rank,
-    variance_shares,
 )
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import null_keys
@@ -195,15 +193,14 @@ def _measure(
             splits=options.splits,
             progress=clock.progress,
         )
-        rank = position_rank(geometry)
+        numbers = position_numbers(geometry, dim=WIDEST)
     with clock.stage("halves of the documents"):
         nulls = counted.nulls[:DEFAULT_HALF_NULLS]
         halves = disjoint_position_geometries(
             counts, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=clock.progress
         )
-        trace = plug_in_trace(counted.merged, geometry.present)
-        shares = variance_shares(geometry, halves, trace)
-        intervals = position_intervals(geometry, halves)
+        trace, errors = sampling_noise(counted.merged, geometry.present)
+        estimates = position_estimates(geometry, halves, trace)
     with clock.stage("where"):
         end_nulls = counted.end_nulls[:DEFAULT_HALF_NULLS]
         where = where_position_tells(
@@ -211,23 +208,33 @@ def _measure(
         )
     with clock.stage("observed distances"):
         empty = options.empty or DEFAULT_EMPTY
-        D, mds, observed = _observed(counted.merged, empty, counted.used, geometry.split_half)
+        if empty == "error":  # raises where a position is empty, which jit cannot see
+            jaxpe.positional_distributions(counted.merged, empty="error")
+            empty = DEFAULT_EMPTY
+        shown = _of_all_words(counted) if empty == "uniform" else counted.merged
+        D, mds = observed_geometry(shown, empty=empty)
     with clock.stage("encodings"):
         vectors = encoding_vectors(encodings, n=len(D.values), dim=options.dim, key=keys[1])
-        scores = score_encodings(D, geometry, mds, vectors, dim=options.dim)
+        scores = score_encodings(D, numbers.distances, mds, vectors, dim=options.dim)
+    on_host = jax.device_get((geometry, numbers, estimates, D, mds, trace, errors))
+    geometry, numbers, (shares, intervals), D, mds, trace, errors = on_host
     with clock.stage("encodings, held out"):
-        coordinates = leading_coordinates(geometry, dim=WIDEST)
-        rank_found = max(int(rank.rank), 0)
-        held_out = held_out_scores(halves.position, coordinates, vectors, rank=rank_found)
-    errors = np.asarray(jaxpe.noise_floor(counted.merged).split_half_error)
+        rank = max(int(numbers.rank.rank), 0)
+        held_out = held_out_scores(halves.position, numbers.coordinates, vectors, rank=rank)
     judged, tokens = bool(geometry.present.any()), np.asarray(counted.merged.tokens)
     result = CorpusResult(
         facts=counted.facts,
         options=options,
         choices=counted.choices,
         documents_per_position=tokens.sum(axis=1, dtype=np.int64),
-        observed=observed,
-        position=stored_position(geometry, halves, rank, coordinates, errors, intervals.by_offset),
+        observed=Observed(
+            rank=int(mds.rank),
+            eigenvalues=mds.eigenvalues,
+            present=D.present,
+            distances=D.values,
+            split_half_trace=float(numbers.split_half_trace),
+        ),
+        position=stored_position(geometry, halves, numbers, errors, intervals.by_offset),
         intervals=defined_intervals(shares, intervals.nearness) if judged and trace > 0 else {},
         encodings=scores,
         held_out=held_out,
@@ -249,33 +256,23 @@ def _choice_of_empty(result: CorpusResult) -> tuple[Choice, ...]:
     return (Choice("empty positions", DEFAULT_EMPTY, why, "pass uniform or zero as `empty`"),)
 
 
-def _observed(
-    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray, split_half: SplitHalfGeometry
-) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, Observed]:
-    """Distances of the observed frequencies, their MDS at full width, and the stored `Observed`."""
-    mu = _distributions(counts, empty, used)
+@partial(jax.jit, static_argnames="empty")
+def observed_geometry(
+    counts: PositionCounts, *, empty: EmptyPolicy
+) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS]:
+    """Distances of the observed frequencies, and their MDS at full width."""
+    mu = jaxpe.positional_distributions(counts, empty=empty)
     gram = jaxpe.hellinger_gram(mu)
-    D = distances_from_gram(gram, present=mu.present)
     mds = classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    stored = Observed(
-        rank=int(mds.rank),
-        eigenvalues=np.asarray(mds.eigenvalues),
-        present=np.asarray(D.present),
-        distances=np.asarray(D.values),
-        split_half_trace=float(split_half.trace) if split_half.present.any() else math.nan,
-    )
-    return D, mds, stored
+    return distances_from_gram(gram, present=mu.present), mds
 
 
-def _distributions(
-    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
-) -> jaxpe.PositionalDistributions:
-    """Distributions over the used words, bool `[vocab]`; under "uniform" over all words."""
-    if empty == "uniform":
-        tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
-        tokens[:, used] = counts.tokens[:, : used.sum()]
-        counts = counts._replace(tokens=jnp.asarray(tokens))
-    return jaxpe.positional_distributions(counts, empty=empty)
+def _of_all_words(counted: Counted) -> PositionCounts:
+    """Counts of all words of the vocabulary, among which empty positions are uniform."""
+    used = counted.used
+    tokens = np.zeros((counted.merged.tokens.shape[0], len(used)), np.int32)
+    tokens[:, used] = counted.merged.tokens[:, : used.sum()]
+    return counted.merged._replace(tokens=jnp.asarray(tokens))
 
 
 def top_tokens(counts: np.ndarray, words: list[str], origin: int) -> list[TopTokens]:

@@ -1,6 +1,8 @@
 """Noise, composition and position: their shares of the observed variance, with intervals."""
 
 import math
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +12,18 @@ import jaxpe
 from jaxpe.analysis.corpus.result import Interval, Position
 from jaxpe.analysis.corpus.where import half_distance
 from jaxpe.geometry import (
+    Distances,
     Estimate,
     PositionCounts,
     PositionGeometry,
     PositionHalves,
+    PositionIntervals,
     SignificantRank,
     VarianceShares,
     classical_mds_from_gram,
+    position_intervals,
+    position_rank,
+    variance_shares,
 )
 from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
 
@@ -38,43 +45,95 @@ def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     return jnp.sum(centre_rows(roots, present) ** 2)
 
 
-def leading_coordinates(geometry: PositionGeometry, *, dim: int) -> np.ndarray:
-    """Classical MDS of position alone, `[n, at least 3 and at most dim]`."""
+@jax.jit
+def sampling_noise(counts: PositionCounts, present: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`plug_in_trace`, and the split-half error of each position, in one program."""
+    return plug_in_trace(counts, present), jaxpe.noise_floor(counts).split_half_error
+
+
+class PositionNumbers(NamedTuple):
+    """Numbers of the geometry of position.
+
+    Attributes:
+        rank: parallel analysis.
+        eigenvalues, trace, distances: properties of the geometry.
+        split_half_trace: trace with composition.
+        coordinates: classical MDS of position alone, `[n, at least 3 and at most dim]`.
+        composition_correlation: absolute correlation of the first eigenvectors of position and of
+            composition.
+    """
+
+    rank: SignificantRank
+    eigenvalues: jax.Array
+    trace: jax.Array
+    distances: Distances
+    split_half_trace: jax.Array
+    coordinates: jax.Array
+    composition_correlation: jax.Array
+
+
+@partial(jax.jit, static_argnames="dim")
+def position_numbers(geometry: PositionGeometry, *, dim: int) -> PositionNumbers:
+    """All numbers of the geometry of position, in one program."""
+    some, split_half = geometry.present.any(), geometry.split_half
+    defined = lambda x: jnp.where(some, x, jnp.nan)  # noqa: E731
     width = max(3, min(dim, len(geometry.gram)))
     mds = classical_mds_from_gram(geometry.gram, dim=width, present=geometry.present)
-    return np.asarray(mds.coordinates)
+    position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
+    composition = jnp.linalg.eigh(split_half.gram - geometry.gram)[1][:, -1]
+    return PositionNumbers(
+        rank=position_rank(geometry),
+        eigenvalues=geometry.eigenvalues,
+        trace=defined(geometry.trace),
+        distances=geometry.distances,
+        split_half_trace=defined(split_half.trace),
+        coordinates=mds.coordinates,
+        composition_correlation=defined(jnp.abs(position @ composition)),
+    )
+
+
+class PositionEstimates(NamedTuple):
+    """Intervals of a geometry of position, and the shares of the observed variance."""
+
+    shares: VarianceShares
+    intervals: PositionIntervals
+
+
+@jax.jit
+def position_estimates(
+    geometry: PositionGeometry, halves: PositionHalves, observed: jax.Array
+) -> PositionEstimates:
+    """`variance_shares` and `position_intervals`, in one program.
+
+    Args:
+        geometry, halves: geometry of all documents, and of their halves.
+        observed: trace of the plug-in Gram matrix over the positions that are present.
+    """
+    shares = variance_shares(geometry, halves, observed)
+    return PositionEstimates(shares, position_intervals(geometry, halves))
 
 
 def stored_position(
     geometry: PositionGeometry,
     halves: PositionHalves,
-    rank: SignificantRank,
-    coordinates: np.ndarray,
+    numbers: PositionNumbers,
     errors: np.ndarray,
     by_offset: Estimate,
 ) -> Position:
     """The geometry of position as a report stores it."""
-    present = np.asarray(geometry.present)
+    rank = numbers.rank
     return Position(
-        trace=float(geometry.trace) if present.any() else math.nan,
-        eigenvalues=np.asarray(geometry.eigenvalues),
+        trace=float(numbers.trace),
+        eigenvalues=np.asarray(numbers.eigenvalues),
         significant_rank=max(int(rank.rank), 0),
         p_value=float(rank.p_value),
         rank_eigenvalues=np.asarray(rank.eigenvalues),
         null_eigenvalue=float(rank.threshold) + 0.0,  # no −0
-        present=present,
+        present=np.asarray(geometry.present),
         standard_errors=errors,
         squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=coordinates[:, :3],
-        composition_correlation=float(composition_correlation(geometry)),
+        coordinates=np.asarray(numbers.coordinates[:, :3]),
+        composition_correlation=float(numbers.composition_correlation),
         by_offset=np.stack([by_offset.value, by_offset.low, by_offset.high]),
         half_distance=half_distance(by_offset, geometry, halves) if rank.rank > 0 else None,
     )
-
-
-@jax.jit
-def composition_correlation(geometry: PositionGeometry) -> jax.Array:
-    """|r| of the first eigenvectors of position and of rotated documents; both are centred."""
-    position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
-    composition = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]
-    return jnp.where(geometry.present.any(), jnp.abs(position @ composition), jnp.nan)

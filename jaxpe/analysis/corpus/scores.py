@@ -1,6 +1,7 @@
 """Scores of the encodings in a report."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,11 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import EncodingScore
 from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
-from jaxpe.geometry import PositionGeometry
 
 
 def score_encodings(
     D: jaxpe.Distances,
-    geometry: PositionGeometry,
+    position: jaxpe.Distances,
     mds: jaxpe.ClassicalMDS,
     encodings: Sequence[EncodingVectors],
     *,
@@ -24,7 +24,7 @@ def score_encodings(
     """Scores of classical MDS and of encodings.
 
     Args:
-        D, geometry, mds: observed distances, geometry of position, and MDS of full width.
+        D, position, mds: observed distances, those of position, and MDS of full width.
         encodings: position vectors of encodings.
         dim: width of the report.
     """
@@ -36,36 +36,36 @@ def score_encodings(
         row = (entry.name, entry.family, vectors.shape[-1], parameters)
         rows.append((row, note, vectors))
     widest = max(vectors.shape[-1] for *_, vectors in rows)  # one shape, compiled once
-    position = geometry.distances
+    draws = [len(vectors) for *_, vectors in rows]
+    first = np.cumsum([0, *draws[:-1]])
+    every = np.concatenate([columns(vectors, widest) for *_, vectors in rows])
+    scores, distances = jax.device_get(_scores(every, first, D, position))
+    means = {name: np.add.reduceat(x.astype(float), first) / draws for name, x in scores.items()}
     return [
-        _score(row, columns(vectors, widest), D, position, note=note) for row, note, vectors in rows
+        EncodingScore(
+            *row, **{name: float(x[i]) for name, x in means.items()}, distances=values, note=note
+        )
+        for i, ((row, note, _), values) in enumerate(zip(rows, distances, strict=True))
     ]
 
 
-def _score(
-    row: tuple[str, str, int, int],
-    vectors: np.ndarray,
-    D: jaxpe.Distances,
-    position: jaxpe.Distances,
-    *,
-    note: str,
-) -> EncodingScore:
-    """Means of the scores over draws `[draws, n, columns]`, and the distances of the first."""
-    scores = jax.device_get([_scores(P, D, position) for P in vectors])
-    means = {name: float(np.mean([each[name] for each in scores])) for name in scores[0]}
-    distances = jaxpe.euclidean_distances(vectors[0], present=D.present).values
-    return EncodingScore(*row, **means, distances=np.asarray(distances), note=note)
-
-
 @jax.jit
-def _scores(P: ArrayLike, D: jaxpe.Distances, position: jaxpe.Distances) -> dict[str, jax.Array]:
-    """All scores of one encoding."""
-    delta, any_position = jaxpe.euclidean_distances(P, present=D.present), position.present.any()
-    return {
-        "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
-        "position_scaled_stress": jnp.where(
-            any_position, jaxpe.scaled_stress(delta, position).stress, jnp.nan
-        ),
-        "violation_rate": jaxpe.monotonicity_violation_rate(delta),
-        "mantel_r": jnp.where(any_position, jaxpe.mantel_correlation(delta, position), jnp.nan),
-    }
+def _scores(
+    vectors: ArrayLike, first: ArrayLike, D: jaxpe.Distances, position: jaxpe.Distances
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Scores of all vectors `[rows, n, columns]`, and the distances of the first rows."""
+    any_position = position.present.any()
+    distances = partial(jaxpe.euclidean_distances, present=D.present)
+
+    def score(P: jax.Array) -> dict[str, jax.Array]:
+        delta = distances(P)
+        fit, r = jaxpe.scaled_stress(delta, position), jaxpe.mantel_correlation(delta, position)
+        return {
+            "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
+            "position_scaled_stress": jnp.where(any_position, fit.stress, jnp.nan),
+            "violation_rate": jaxpe.monotonicity_violation_rate(delta),
+            "mantel_r": jnp.where(any_position, r, jnp.nan),
+        }
+
+    scored = jax.lax.map(score, jnp.asarray(vectors))
+    return scored, jax.lax.map(lambda P: distances(P).values, jnp.asarray(vectors)[first])

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import numpy as np
+from scipy.special import xlogy
 
 from jaxpe.analysis.corpus.result import Interval, Reach, Where
 from jaxpe.geometry import (
@@ -16,9 +16,8 @@ from jaxpe.geometry import (
     half_sample_interval,
 )
 from jaxpe.geometry.counts.token_lists import listed_counts
-from jaxpe.geometry.distances.mutual_information import entropy
 from jaxpe.geometry.noise.cross_validation import fold_orders
-from jaxpe.geometry.noise.split_half import FoldedCounts, fold_count
+from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count
 
 _SPLITS = 8  # splits of the folds into halves, for intervals
 _SHARES = (0.0, 0.5, 0.9)  # of the information; 0 stands for its size
@@ -44,82 +43,95 @@ def where_position_tells(
         key: PRNG key of the splits into halves.
         cut: bool `[documents]`, documents that were cut; None leaves out positions from the end.
     """
-    corpora = [
+    own, *rotated = (
         each if isinstance(each, TokenLists) else listed_counts(each) for each in (counts, *nulls)
-    ]
-    folds, documents = fold_count(counts), corpora[0].documents
-    orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
-    cells = [_cells(each) for each in corpora]
-    start, end = _reach(cells, orders), None
-    if cut is not None and documents is not None:
-        after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
-        last = np.where(cut, -1, documents.counted.shape[1] - 1 - after)
-        from_end = [_cells(each, last) for each in (corpora[0], *end_nulls)]
-        end = _reach(from_end, orders)
-    words = np.unique(cells[0].cell[cells[0].number > 0] % cells[0].shape[1])
-    return Where(start, end, len(words), int(cells[0].number.sum()))
-
-
-class _Cells(NamedTuple):
-    """Fold of each token, its cell in the table `[n, words]`, and its number."""
-
-    fold: np.ndarray
-    cell: np.ndarray
-    number: np.ndarray
-    shape: tuple[int, int]
-
-
-def _cells(lists: TokenLists, last: np.ndarray | None = None) -> _Cells:
-    """Cells of the tokens; positions count backwards from `last` of each document, if given."""
-    fold, position, word, number, document = map(np.asarray, lists.tokens)
-    words = int(word.max()) + 1
-    if last is not None:
-        position = last[document] - position
-        number = np.where(position >= 0, number, 0)
-    cell = np.maximum(position, 0) * words + word
-    return _Cells(fold, cell, number, (lists.per_position.shape[1], words))
-
-
-def _reach(corpora: Sequence[_Cells], orders: np.ndarray) -> Reach | None:
-    """Information of the first positions; None without tokens."""
-    half, fold = orders.shape[1] // 2, corpora[0].fold
-    if not corpora[0].number.any():
-        return None
-    parts = np.stack([orders[:, :half], orders[:, half : 2 * half]], axis=1)
-    in_halves = np.array([
-        [_information(corpora[0], np.isin(fold, part)) for part in split] for split in parts
-    ])  # fmt: skip
-    found, *rotated = (_information(each) for each in corpora)
-    curve, *shares = (
-        _estimate(*(x - share * x[..., -1:] for x in (found - np.mean(rotated, axis=0), in_halves)))
-        for share in _SHARES
     )
-    reached = [first_reached(x) if curve[1, -1] > 0 else None for x in shares]
+    folds, documents, end = fold_count(counts), own.documents, None
+    halves = _halves(key, folds=folds)
+    start = _reach([own, *rotated], halves)
+    if cut is not None and documents is not None:
+        after = np.argmax(documents.counted[:, ::-1], axis=1)  # positions after the end
+        last = np.where(cut, -1, documents.counted.shape[1] - 1 - after)
+        end = _reach([_from_end(each, last) for each in (own, *end_nulls)], halves)
+    return Where(start, end, own.words, int(own.count.sum()))
+
+
+def _halves(key: jax.Array, *, folds: int) -> np.ndarray:
+    """Halves of the folds for intervals, bool `[splits, 2, folds]`."""
+    orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
+    place = np.argsort(orders, axis=1)[:, None]
+    half, first = folds // 2, np.array([0, folds // 2])[:, None]
+    return (place >= first) & (place < first + half)
+
+
+def _from_end(lists: TokenLists, last: np.ndarray) -> TokenLists:
+    """Lists whose positions count backwards from `last` of each document; tokens after it go."""
+    position = last[lists.document] - lists.position
+    return lists._replace(position=position).chosen(position >= 0)
+
+
+def _reach(corpora: Sequence[TokenLists], halves: np.ndarray) -> Reach | None:
+    """Information of the first positions; None without tokens."""
+    if not len(corpora[0].word):
+        return None
+    (splits, _, folds), every = halves.shape, np.ones((1, halves.shape[2]))
+    parts = np.concatenate([every, halves.reshape(-1, folds)])
+    whole, *parts = _information(corpora[0], parts)
+    rotated = np.mean([_information(each, every)[0] for each in corpora[1:]], axis=0)
+    shares = np.array(_SHARES)[:, None]
+    value, in_halves = whole - rotated, np.reshape(parts, (splits, 2, 1, -1))
+    curves = _estimate(*(x - shares * x[..., -1:] for x in (value, in_halves)))
+    curve, *reaching = np.moveaxis(curves, 1, 0)
+    reached = [first_reached(x) if curve[1, -1] > 0 else None for x in reaching]
     return Reach(Interval(*map(float, curve[:, -1])), curve[:, 1:], *reached)
 
 
 def _estimate(value: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """A curve and the ends of its half-sample interval, `[3, k]`."""
+    """Curves and the ends of their half-sample intervals, `[3, ...]`."""
     sampled = half_sample_interval(samples)
-    error = np.asarray(sampled.high - sampled.mean)
+    error = np.asarray(sampled.high) - np.asarray(sampled.mean)
     return np.stack([value, value - error, value + error])
 
 
-def _information(cells: _Cells, chosen: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """I(min(position, k); token) in bits for k = 0, ..., n, of chosen tokens.
+def _information(lists: TokenLists, parts: np.ndarray) -> np.ndarray:
+    """Information of the first positions in parts of the folds, `[parts, n + 1]`, in bits."""
+    cells, n = lists.cells(), lists.per_position.shape[1]
+    last = np.searchsorted(cells.word, cells.word, side="right") - 1
+    return np.array([
+        _bits(cells.position, cells.counts @ part.astype(np.float32), last, n) for part in parts
+    ])  # fmt: skip
+
+
+def _bits(position: np.ndarray, counts: np.ndarray, last: np.ndarray, n: int) -> np.ndarray:
+    """I(min(position, k); token) in bits for k = 0, ..., n, of counts in cells.
 
     By the chain rule, the entropy of all tokens less the mean entropy of the tokens at each of the
-    first k positions and of the rest. Entropies have Miller's (1955) correction.
+    first k positions and of the rest. Entropies are `entropy` with Miller's (1955) correction, from
+    sums of c log c over occupied cells: a table of words and positions has twenty times as many.
+
+    Args:
+        position, counts: of each cell, by word and then by position.
+        last: index of the last cell of the word of each cell.
+        n: number of positions.
     """
-    cell, number = cells.cell[chosen], cells.number[chosen]
-    table = np.bincount(cell, number, minlength=math.prod(cells.shape)).astype(np.float32)
-    table = table.reshape(cells.shape)
-    within, beyond = (
-        np.asarray(entropy(x, estimator="miller-madow")) * x.sum(axis=1, dtype=float)
-        for x in (table, np.cumsum(table[::-1], axis=0)[::-1])
-    )
-    rest = beyond[0] - np.append(0, np.cumsum(within)) - np.append(beyond, 0)
-    return rest / (max(number.sum(), 1) * math.log(2))
+    counts = counts.astype(float)
+    total = np.cumsum(counts)
+    after = total[last] - total  # of the word at later positions
+    both = after + counts
+    sums = lambda x: np.bincount(position, x, minlength=n)  # noqa: E731
+    tokens = sums(counts)
+    within = _times_entropy(tokens, sums(xlogy(counts, counts)), sums(counts > 0))
+    # As k falls, the rest gains the cells of position k alone.
+    gained = xlogy(both, both) - xlogy(after, after), (both > 0) & (after == 0)
+    rest = (np.cumsum(x[::-1])[::-1] for x in (tokens, *map(sums, gained)))
+    beyond = np.append(_times_entropy(*rest), 0)
+    left = beyond[0] - np.append(0, np.cumsum(within)) - beyond
+    return left / (max(tokens.sum(), 1) * math.log(2))
+
+
+def _times_entropy(tokens: np.ndarray, terms: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """N times the entropy of N tokens of K words, N log N − Σ c log c + (K − 1)/2; 0 for none."""
+    return np.where(tokens > 0, xlogy(tokens, tokens) - terms + (words - 1) / 2, 0)
 
 
 def first_reached(values: np.ndarray, *, first: int = 0) -> Interval:

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
-from jaxpe._core.arrays import ArrayLike, is_traced, sum_counts, tree_add
+from jaxpe._core.arrays import ArrayLike, is_traced, namespace, sum_counts, tree_add
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_each, check_size
 
@@ -191,12 +191,13 @@ def fold_of_documents(
     >>> fold_of_documents(np.array([[5, 7], [5, 7]]), folds=4).tolist()
     [1, 1]
     """
-    return fold_of_labels(document_labels(ids, mask, groups), folds)
+    return jnp.asarray(fold_of_labels(document_labels(ids, mask, groups), folds))
 
 
-@partial(jax.jit, static_argnums=1, inline=True)
-def fold_of_labels(labels: UInt32[Array, " documents"], folds: int) -> Int[Array, " documents"]:
-    """The fold of each label, by the finaliser of MurmurHash3."""
+def fold_of_labels(
+    labels: UInt32[ArrayLike, " documents"], folds: int
+) -> Int[ArrayLike, " documents"]:
+    """The fold of each label, by the finaliser of MurmurHash3; on the host unless traced."""
     check_size("folds", folds)
     hashed = labels
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
@@ -213,23 +214,23 @@ def content_labels(
     >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
     (True, False)
     """
-    return _content_labels(*ids_and_mask(ids, mask))
+    return jnp.asarray(document_labels(ids, mask, None))
 
 
-@partial(jax.jit, inline=True)
-def _content_labels(ids: Array, present: Array) -> Array:
+def document_labels(ids, mask, groups) -> UInt32[ArrayLike, " documents"]:
+    """Labels of the documents: their groups, else their content; on the host unless traced.
+
+    Numbers of documents differ between corpora, so JAX would compile these sums for each.
+    """
+    xp = namespace(ids, mask, groups)
+    if groups is not None:
+        check_labels("groups", groups, len(ids))
+        return xp.asarray(groups).astype(np.uint32) * np.uint32(0x9E3779B1)
+    ids, mask = ids_and_mask(ids, mask)
     rng = np.random.default_rng(0x6A617870)
     odd = rng.integers(0, 2**31, ids.shape[1], dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-    words = jnp.where(present, ids.astype(jnp.uint32) + np.uint32(1), np.uint32(0))
-    return jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
-
-
-def document_labels(ids, mask, groups) -> UInt32[Array, " documents"]:
-    """Labels of the documents: their groups, else their content."""
-    if groups is None:
-        return content_labels(ids, mask)
-    check_labels("groups", groups, len(ids))
-    return jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
+    words = xp.where(mask, xp.asarray(ids).astype(np.uint32) + np.uint32(1), np.uint32(0))
+    return xp.sum(words * odd[None, :], axis=1, dtype=np.uint32)
 
 
 def pad_documents(

@@ -5,15 +5,14 @@ depend. Shuffles and blocks of tokens were tried as well (`experiments/beyond/po
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Int, Integer, UInt32
+from jaxtyping import Bool, Float, Int, Integer, UInt32
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe.geometry.checks import check_each
 from jaxpe.geometry.counts.position_counts import document_labels, ids_and_mask, is_excluded
 
@@ -76,25 +75,32 @@ def moving_tokens(
     return counted & ((later > 1) | ~jnp.asarray(ended)[:, None])
 
 
-@partial(jax.jit, static_argnames="inverse")
+@jax.jit
 def rotated_positions(
-    key: Array,
-    moves: Bool[Array, "documents n"],
-    labels: UInt32[Array, " documents"],
-    *,
-    inverse: bool = False,
+    key: Array, moves: Bool[Array, "documents n"], labels: UInt32[Array, " documents"]
 ) -> Int[Array, "documents n"]:
-    """Position that each token of a rotated document comes from; `inverse`: that it goes to."""
+    """Position that each token of a rotated document comes from."""
     n = moves.shape[1]
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
-    share = jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32))(keys)
     number = jnp.sum(moves, axis=1, dtype=jnp.int32)
-    offset = jnp.floor(share * number.astype(jnp.float32)).astype(jnp.int32)
+    share = _shares(key, labels)
+    offset = jnp.floor(share * number.astype(share.dtype)).astype(jnp.int32)
     column = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), moves.shape)
     rank = jnp.cumsum(moves, axis=1, dtype=jnp.int32) - 1
     row = jnp.arange(len(moves), dtype=jnp.int32)[:, None]
     place = jnp.where(moves, rank, n)  # n lies outside, and is dropped
     of_rank = jnp.zeros(moves.shape, jnp.int32).at[row, place].set(column, mode="drop")
-    turned = jnp.where(inverse, rank + offset[:, None], rank - offset[:, None])
-    turned = turned % jnp.maximum(number, 1)[:, None]
+    turned = (rank - offset[:, None]) % jnp.maximum(number, 1)[:, None]
     return jnp.where(moves, jnp.take_along_axis(of_rank, turned, axis=1), column)
+
+
+@jax.jit
+def _shares(key: Array, labels: UInt32[Array, " documents"]) -> Float[Array, " documents"]:
+    """Offset of each document as a share of its length, in [0, 1)."""
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
+    return jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32))(keys)
+
+
+def rotation_shares(key: Array, labels: UInt32[np.ndarray, " documents"]) -> np.ndarray:
+    """Offsets that `rotate_within_documents` draws, as shares of the lengths, on the host."""
+    padded = np.pad(labels, (0, rounded_size(len(labels)) - len(labels)))  # few compiled programs
+    return np.asarray(_shares(key, padded))[: len(labels)]

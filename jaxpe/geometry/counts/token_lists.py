@@ -1,56 +1,38 @@
-"""Lists of tokens by word: counts in folds without empty cells, with their documents.
+"""Lists of tokens: counts in folds without empty cells, with their documents, on the host.
 
-A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Frequent words
-are dealt to blocks of the vocabulary, each of which becomes a dense table in turn. By Zipf's law
-most words are rare: in the built-in corpus five in six have at most 12 tokens. For them pairs of
-tokens are summed, which are far fewer than the cells of a column. Dense blocks for all words took
-2.3 times as long there (4.0 s of CPU for the halves of a report, in place of 1.7 s).
+A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. By Zipf's law
+most words are rare: in the built-in corpus five in six have at most 12 tokens. Lists are NumPy
+arrays, because their sizes are new with every corpus, and nothing differentiates them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Bool, Int, Integer, UInt32
+from jaxtyping import Bool, Float, Int, Integer, UInt32
 
-from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.counts.position_counts import (
-    INT32_MAX,
     PositionCounts,
     checked_ids,
-    counted_tokens,
     document_labels,
     fold_of_labels,
 )
-from jaxpe.geometry.counts.rotations import ended_documents, moving_tokens, rotated_positions
-
-# Pairs grow as the square of the tokens; for more tokens columns are cheaper (measured on a CPU).
-MOST_RARE = 12
-_PAIRS = 2**16  # pairs summed at a time
-_TABLE = 2**20  # cells of a table in folds; larger blocks are allocated by the system each time
-_NARROWEST = 128  # least number of columns of a table, for any number of positions
-# Least sizes of arrays, so that small corpora share compiled programs.
-_FEW_WORDS, _FEW_TOKENS, _FEW_PAIRS = 64, 256, 4096
+from jaxpe.geometry.counts.rotations import ended_documents, rotation_shares
 
 
-class Tokens(NamedTuple):
-    """A list of counted tokens.
+class Cells(NamedTuple):
+    """The occupied cells of a table of words and positions, by word and then by position.
 
     Attributes:
-        fold, position, word: int32 `[tokens]`, where each token is counted. Words are numbered by
-            block and column; rare words follow.
-        count: int32 `[tokens]`, how often; 0 for what fills up, such as the last.
-        document: int32 `[tokens]`, the document of each token; 0 for lists made of counts.
+        word, position: int `[cells]`.
+        counts: float32 `[cells, folds]`.
     """
 
-    fold: Int[ArrayLike, " tokens"]
-    position: Int[ArrayLike, " tokens"]
-    word: Int[ArrayLike, " tokens"]
-    count: Int[ArrayLike, " tokens"]
-    document: Int[ArrayLike, " tokens"]
+    word: Int[np.ndarray, " cells"]
+    position: Int[np.ndarray, " cells"]
+    counts: Float[np.ndarray, "cells folds"]
 
 
 class Documents(NamedTuple):
@@ -62,36 +44,40 @@ class Documents(NamedTuple):
         ended: bool `[documents]`, documents whose last token stays.
     """
 
-    labels: UInt32[Array, " documents"]
-    counted: Bool[Array, "documents n"]
-    ended: Bool[Array, " documents"]
+    labels: UInt32[np.ndarray, " documents"]
+    counted: Bool[np.ndarray, "documents n"]
+    ended: Bool[np.ndarray, " documents"]
 
 
 class TokenLists(NamedTuple):
-    """Counts in folds of documents, as lists of tokens by word; a pytree.
+    """Counts in folds of documents, as a list of tokens.
 
     Estimates from split halves take them instead of `PositionCounts`, in a fraction of the time.
     Words of a single fold are left out: products of halves are 0 for them.
 
     Attributes:
-        tokens: the tokens of all words.
-        blocks: int32 `[blocks, slots]`, the tokens of each block of frequent words.
-        columns: int32 `[width]`, the columns of a block.
-        rare: int32 `[groups, slots]`, the tokens of each group of rare words.
-        pairs: int32 `[groups, 2, pairs]`, pairs of tokens of one rare word, as indices of `rare`.
+        fold, position, word: int `[tokens]`, where each token is counted. Words are numbered from
+            the most frequent one; tokens stand by word.
+        count: int `[tokens]`, how often.
+        document: int `[tokens]`, the document of each token; 0 for lists made of counts.
         per_position: int32 `[folds, n]`, documents with a counted token at each position.
         documents: documents to rotate; None for lists made of counts.
     """
 
-    tokens: Tokens
-    blocks: Int[Array, "blocks slots"]
-    columns: Int[Array, " width"]
-    rare: Int[Array, "groups rare_slots"]
-    pairs: Int[Array, "groups 2 pairs"]
-    per_position: Int[Array, "folds n"]
+    fold: Int[np.ndarray, " tokens"]
+    position: Int[np.ndarray, " tokens"]
+    word: Int[np.ndarray, " tokens"]
+    count: Int[np.ndarray, " tokens"]
+    document: Int[np.ndarray, " tokens"]
+    per_position: Int[np.ndarray, "folds n"]
     documents: Documents | None
 
-    def rotated(self, key: Array, *, ends_move: bool = False) -> "TokenLists":
+    @property
+    def words(self) -> int:
+        """Number of words in the lists."""
+        return int(self.word[-1]) + 1 if len(self.word) else 0
+
+    def rotated(self, key: jax.Array, *, ends_move: bool = False) -> "TokenLists":
         """Token lists of rotated documents, as `rotate_within_documents` rotates them.
 
         Args:
@@ -103,34 +89,64 @@ class TokenLists(NamedTuple):
         >>> lists.rotated(jax.random.key(0)).per_position.sum().item()
         4
         """
-        if self.documents is None:
+        (rotated,) = self.rotations([key], ends_move=ends_move)
+        return rotated
+
+    def rotations(
+        self, keys: Sequence[jax.Array] | jax.Array, *, ends_move: bool = False
+    ) -> "Rotations":
+        """Token lists of rotated documents, one for each PRNG key, made when they are asked for."""
+        return Rotations(self, keys, ends_move=ends_move)
+
+    def chosen(self, tokens: slice | np.ndarray) -> "TokenLists":
+        """Lists of some of the tokens, as they stand."""
+        fields = ("fold", "position", "word", "count", "document")
+        return self._replace(**{name: getattr(self, name)[tokens] for name in fields})
+
+    def cells(self) -> Cells:
+        """The occupied cells, with their counts in each fold."""
+        folds, n = self.per_position.shape
+        cell, at = np.unique(self.word.astype(np.int64) * n + self.position, return_inverse=True)
+        counts = np.bincount(at * folds + self.fold, self.count, minlength=len(cell) * folds)
+        word, position = np.divmod(cell, n)
+        return Cells(word, position, counts.reshape(-1, folds).astype(np.float32))
+
+
+class Rotations(Sequence[TokenLists]):
+    """Rotated documents, each made when it is asked for: all at once may not fit in memory."""
+
+    def __init__(
+        self, lists: TokenLists, keys: Sequence[jax.Array] | jax.Array, *, ends_move: bool
+    ) -> None:
+        documents = lists.documents
+        if documents is None:
             raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
-        if not self.documents.counted.size:
-            return self
-        documents = self.documents
-        if ends_move:
-            documents = documents._replace(ended=jnp.zeros_like(documents.ended))
-        return self._replace(tokens=_rotated_tokens(self.tokens, documents, key))
+        counted, ended = documents.counted, documents.ended & (not ends_move)
+        later = np.cumsum(counted[:, ::-1], axis=1, dtype=np.int32)[:, ::-1]
+        moves = counted & ((later > 1) | ~ended[:, None])
+        self._lists, self._keys, self._labels = lists, list(keys), documents.labels
+        # Of the tokens that move, the columns, document by document; and where each listed one is.
+        self._number = moves.sum(axis=1, dtype=np.int32)
+        self._columns = np.nonzero(moves)[1].astype(np.int32)
+        rank = (np.cumsum(moves, axis=1, dtype=np.int32) - 1)[lists.document, lists.position]
+        self._moved = np.flatnonzero(moves[lists.document, lists.position])
+        self._document, self._rank = lists.document[self._moved], rank[self._moved]
+        self._first = (np.cumsum(self._number, dtype=np.int32) - self._number)[self._document]
 
-    def fold_tables(self, step: Callable[..., Any], start: Any) -> Any:
-        """Result of step(carry, table) over all blocks, with tables int32 `[folds, n, width]`."""
-        shape, tokens = (*self.per_position.shape, len(self.columns)), self.tokens
+    def __len__(self) -> int:
+        return len(self._keys)
 
-        def body(carry: Any, block: Array) -> tuple[Any, None]:
-            row = tokens.fold[block] * shape[1] + tokens.position[block]
-            cell = row * shape[2] + tokens.word[block] % shape[2]
-            table = jnp.zeros(shape, jnp.int32).reshape(-1)
-            table = table.at[cell].add(tokens.count[block], mode="promise_in_bounds")
-            return step(carry, table.reshape(shape)), None
-
-        return jax.lax.scan(body, start, self.blocks)[0] if shape[1] else start
-
-
-@jax.jit
-def _rotated_tokens(tokens: Tokens, documents: Documents, key: Array) -> Tokens:
-    moves = moving_tokens(documents.counted, documents.ended)
-    target = rotated_positions(key, moves, documents.labels, inverse=True)
-    return tokens._replace(position=target[tokens.document, tokens.position])
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[i] for i in range(len(self))[at]]
+        share = rotation_shares(self._keys[at], self._labels)
+        offset = np.floor(share * self._number.astype(share.dtype)).astype(np.int32)
+        turned = self._rank + offset[self._document]
+        number = self._number[self._document]
+        turned -= number * (turned >= number)
+        position = self._lists.position.copy()
+        position[self._moved] = self._columns[self._first + turned]
+        return self._lists._replace(position=position)
 
 
 def token_lists(
@@ -145,119 +161,63 @@ def token_lists(
 ) -> TokenLists:
     """List the tokens of documents by word, for split halves of documents and their rotations.
 
-    Under `jit`, where words cannot be read, all are in one block.
-
     Args:
         ids, vocab_size, mask, exclude, folds, groups: arguments of `count_tokens`.
         ended: argument of `rotate_within_documents`.
+
+    Raises:
+        ValueError: as `count_tokens`; arguments that are traced, as inside `jit`.
 
     >>> lists = token_lists(np.array([[0, 1], [0, 2]] * 20), vocab_size=3, folds=4)
     >>> split_half_geometry(lists, key=jax.random.key(0)).gram.shape
     (2, 2)
     """
-    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
-    labels = document_labels(ids, mask, groups)
-    fold = fold_of_labels(labels, folds)
-    counted = counted_tokens(ids, mask, vocab_size, tuple(exclude))
-    per_position = jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
-    documents = Documents(labels, counted, jnp.asarray(ended_documents(mask, ended)))
-    if is_traced(ids, counted, fold):
-        return _one_block(ids, fold, documents, per_position, vocab_size)
-    # Position by position, so that neighbours in a list are neighbours in a table.
-    position, document = np.nonzero(np.asarray(counted).T)
-    word, count = np.asarray(ids)[document, position], np.ones(len(position), np.int32)
-    tokens = Tokens(np.asarray(fold)[document], position, word, count, document)
-    return _split_lists(tokens, per_position, vocab_size, documents)
-
-
-def _one_block(
-    ids: ArrayLike, fold: Array, documents: Documents, per_position: Array, vocab_size: int
-) -> TokenLists:
-    """All words in one block, as they stand."""
-    folds, n = per_position.shape
-    if folds * n * vocab_size > INT32_MAX:
+    if is_traced(ids, mask, groups, ended):
         raise ValueError(
-            f"{folds} folds x {n} positions x {vocab_size} words are more than int32 counts: call "
-            "it outside of jit, or pass fewer folds"
+            "token lists have sizes that depend on the documents: inside jit pass "
+            f"count_tokens(ids, ..., folds={folds})"
         )
-    document, position = jnp.indices(ids.shape, dtype=jnp.int32)
-    word = jnp.where(documents.counted, ids, 0)
-    lists = jnp.broadcast_to(fold[:, None], ids.shape), position, word, documents.counted, document
-    tokens = Tokens(*(jnp.pad(x.astype(jnp.int32).reshape(-1), (0, 1)) for x in lists))
-    every, columns = (jnp.arange(x, dtype=jnp.int32) for x in (ids.size + 1, vocab_size))
-    none = jnp.zeros((0, 2, 0), jnp.int32)
-    return TokenLists(tokens, every[None, :], columns, none[:, 0], none, per_position, documents)
+    ids, mask = map(np.asarray, checked_ids(ids, mask, vocab_size, exclude))
+    labels = np.asarray(document_labels(ids, mask, groups))
+    counted = mask & ~np.isin(ids, exclude)
+    documents = Documents(labels, counted, np.asarray(ended_documents(mask, ended)))
+    fold = np.asarray(fold_of_labels(labels, folds))
+    document, position = (x.astype(np.int32) for x in np.nonzero(counted))
+    cell = fold[document] * ids.shape[1] + position
+    per_position = np.bincount(cell, minlength=folds * ids.shape[1]).astype(np.int32)
+    count, word = np.ones(len(document), np.int32), ids[document, position]
+    tokens = fold[document], position, word, count, document
+    return _shared_words(*tokens, per_position.reshape(folds, -1), documents)
 
 
 def listed_counts(counts: PositionCounts) -> TokenLists:
-    """Token lists of counts in folds, eagerly: a token for each occupied cell."""
+    """Token lists of counts in folds: a token for each occupied cell."""
     table = np.asarray(counts.tokens)
     flat = np.flatnonzero(table != 0)  # booleans are searched several times faster
-    fold, position, word = np.unravel_index(flat, table.shape)
-    tokens = Tokens(fold, position, word, table.reshape(-1)[flat], np.zeros(len(flat), np.int32))
-    return _split_lists(tokens, jnp.asarray(counts.per_position), table.shape[-1], None)
+    fold, position, word = (x.astype(np.int32) for x in np.unravel_index(flat, table.shape))
+    tokens = fold, position, word, table.reshape(-1)[flat], np.zeros(len(flat), np.int32)
+    return _shared_words(*tokens, np.asarray(counts.per_position), None)
 
 
-def _split_lists(
-    tokens: Tokens, per_position: Array, vocab_size: int, documents: Documents | None
+def _shared_words(
+    fold: np.ndarray,
+    position: np.ndarray,
+    word: np.ndarray,
+    count: np.ndarray,
+    document: np.ndarray,
+    per_position: np.ndarray,
+    documents: Documents | None,
 ) -> TokenLists:
-    """Lists of the frequent and rare words that occur in several folds."""
-    folds, n = per_position.shape
+    """Lists of the words that occur in several folds, by word."""
+    folds, vocab_size = len(per_position), int(word.max(initial=-1)) + 1
     occurs = np.zeros((folds, vocab_size), bool)
-    occurs[tokens.fold, tokens.word] = True
-    number = np.bincount(tokens.word, minlength=vocab_size)
+    occurs[fold, word] = True
     # A word in a single fold is missing in one of two halves, so its products are 0.
-    shared = occurs.sum(axis=0) > 1
-    frequent = np.flatnonzero(shared & (number > MOST_RARE))
-    rare = np.flatnonzero(shared & (number <= MOST_RARE))
-    words, rows = rounded_size(max(len(frequent), _FEW_WORDS)), max(folds * n, 1)
-    # The cells of a table have int32 indices.
-    blocks = -(-words // min(max(_TABLE // rows, _NARROWEST), INT32_MAX // rows))
-    width = -(-words // blocks)
-    # Words are dealt to the blocks as cards, the most frequent first.
-    rank, order = np.arange(len(frequent)), np.argsort(-number[frequent], kind="stable")
-    names = np.zeros(vocab_size, int)
-    names[frequent[order]] = rank % blocks * width + rank // blocks
-    names[rare] = blocks * width + np.arange(len(rare))
-    tokens = jax.tree.map(lambda x: x[shared[tokens.word]], tokens)
-    tokens = tokens._replace(word=names[tokens.word])
-    block = np.where(tokens.word < blocks * width, tokens.word // width, tokens.word)
-    order = np.argsort(block, kind="stable")
-    sizes = np.bincount(block, minlength=blocks)[:blocks]
-    lists = _in_rows(sizes, len(order)), np.arange(width)
-    lists += _rare_pairs(number[rare], int(sizes.sum()), len(order))
-    filled = (0, rounded_size(max(len(order) + 1, _FEW_TOKENS)) - len(order))
-    tokens = jax.tree.map(lambda x: np.pad(x[order].astype(np.int32), filled), tokens)
-    lists = (x.astype(np.int32) for x in lists)
-    tokens, in_blocks, columns, slots, pairs = jax.device_put((tokens, *lists))
-    return TokenLists(tokens, in_blocks, columns, slots, pairs, per_position, documents)
-
-
-def _in_rows(sizes: np.ndarray, beyond: int, *, least: int = _FEW_TOKENS) -> np.ndarray:
-    """The numbers 0, 1, ... in rows of these sizes; `beyond` fills the rest, at least the end."""
-    slot = np.arange(rounded_size(int(sizes.max(initial=least)) + 1))[None, :]
-    first = (np.cumsum(sizes) - sizes)[:, None]
-    return np.where(slot < sizes[:, None], first + slot, beyond)
-
-
-def _rare_pairs(number: np.ndarray, first: int, beyond: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens of rare words in groups, and all pairs of tokens of one word.
-
-    Args:
-        number: tokens of each rare word; they stand one word after the other.
-        first: index of the first of these tokens.
-        beyond: index of a token without a count.
-    """
-    if not len(number):
-        return np.zeros((0, 0), int), np.zeros((0, 2, 0), int)
-    before = np.cumsum(number**2) - number**2
-    group = before // _PAIRS
-    sizes = np.bincount(group, number).astype(int)
-    slots = first + _in_rows(sizes, beyond - first)
-    begin = (np.cumsum(number) - number) - (np.cumsum(sizes) - sizes)[group]
-    word = np.repeat(np.arange(len(number)), number**2)
-    one, other = np.divmod(np.arange(len(word)) - before[word], number[word])
-    both = np.stack([begin[word] + one, begin[word] + other])
-    places = _in_rows(np.bincount(group[word]), len(word), least=_FEW_PAIRS)
-    both = np.pad(both, ((0, 0), (0, 1)), constant_values=slots.shape[1] - 1)
-    return slots, np.moveaxis(both[:, places], 0, 1)
+    number = np.where(occurs.sum(axis=0) > 1, np.bincount(word, minlength=vocab_size), 0)
+    names = np.empty(vocab_size, np.int32)
+    names[np.argsort(-number, kind="stable")] = np.arange(vocab_size, dtype=np.int32)
+    word, kept = names[word], number[word] > 0
+    order = np.flatnonzero(kept)
+    order = order[np.argsort(word[order], kind="stable")]
+    lists = TokenLists(fold, position, word, count, document, per_position, documents)
+    return lists.chosen(order)

@@ -9,24 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike, checked_jit
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.distances.stress import scaled_stress
 from jaxpe.geometry.mds.classical import classical_mds_from_gram
+from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count, half_products
 from jaxpe.geometry.noise.position import without_composition
-from jaxpe.geometry.noise.split_half import (
-    FoldedCounts,
-    SplitHalfGeometry,
-    fold_count,
-    geometry_from_products,
-    half_products,
-    occupied,
-)
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry, geometry_from_products
 
 DEFAULT_SPLITS = 16
 DEFAULT_HALVINGS = 4
@@ -67,7 +61,6 @@ class PositionHalves(NamedTuple):
     null: PositionStatistics
 
 
-@checked_jit("splits", "halvings", counts=occupied)
 def disjoint_geometries(
     counts: FoldedCounts,
     *,
@@ -99,18 +92,29 @@ def disjoint_geometries(
     >>> disjoint_geometries(counts, key=jax.random.key(0), splits=3).gram.shape
     (3, 2, 6, 6)
     """
+    return _geometries(*_quarter_products(counts, key=key, splits=splits, halvings=halvings))
+
+
+def _quarter_products(
+    counts: FoldedCounts, *, key: Array, splits: int, halvings: int
+) -> tuple[Float[ArrayLike, "splits 2 n n"], Bool[ArrayLike, "splits 2 n"]]:
+    """Products of quarters of the documents, and the positions present in both halves."""
     folds = fold_count(counts)
     if folds < 4:
         raise ValueError(f"counts have {folds} folds: halves of halves need at least four")
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
-    quarter = _random_quarters(key, folds=folds, splits=splits, halvings=halvings)[:, None]
-    half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
-    parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
+    parts = _random_quarters(key, folds=folds, splits=splits, halvings=halvings)
     products, present = half_products(counts, parts.reshape(2 * splits, halvings, folds))
     products, present = (x.reshape(splits, 2, *x.shape[1:]) for x in (products, present))
-    both = jnp.broadcast_to(jnp.all(present, axis=1, keepdims=True), present.shape)
-    return _map_halves(lambda half: geometry_from_products(*half), (products, both))
+    return products, present & present[:, ::-1]
+
+
+@jax.jit
+def _geometries(
+    products: Float[Array, "splits 2 n n"], present: Bool[Array, "splits 2 n"]
+) -> SplitHalfGeometry:
+    return _map_halves(lambda half: geometry_from_products(*half), (products, present))
 
 
 def disjoint_position_geometries(
@@ -141,17 +145,15 @@ def disjoint_position_geometries(
     check_size("the number of nulls", len(nulls), least=2)
     sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
-    documents, *rotations = [
-        jax.block_until_ready(disjoint_geometries(each, key=key, **sizes)) for each in corpora
-    ]
-    return _position_halves(documents, rotations)
+    return _position_halves([_quarter_products(each, key=key, **sizes) for each in corpora])
 
 
 @jax.jit
 def _position_halves(
-    halves: SplitHalfGeometry, nulls: Sequence[SplitHalfGeometry]
+    products: Sequence[tuple[Float[Array, "splits 2 n n"], Bool[Array, "splits 2 n"]]],
 ) -> PositionHalves:
-    """Geometries of halves less the mean of rotated halves."""
+    """Geometries of halves less the mean of rotated halves, from products of their quarters."""
+    halves, *nulls = (_geometries(*each) for each in products)
     mean = sum(null.squared_distances for null in nulls) / len(nulls)
     position = _map_halves(lambda half: without_composition(*half), (halves, mean))
     statistics = [
@@ -162,10 +164,11 @@ def _position_halves(
     return PositionHalves(position, statistics[0], null)
 
 
+@partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
 def _random_quarters(
     key: Array, *, folds: int, splits: int, halvings: int
-) -> Int[Array, "splits halvings folds"]:
-    """The quarter of each fold, 0 to 3; quarters 0 and 1 are one half; 4 marks a fold left out."""
+) -> Int[Array, "splits 2 halvings folds"]:
+    """The quarter of each fold in each half, 0 or 1; 2 for the folds of the other half."""
     half = folds // 2
 
     def quarters(key: Array, order: Array) -> Array:
@@ -180,9 +183,12 @@ def _random_quarters(
 
     first, rest = jax.random.split(key)
     orders = fold_orders(first, folds=folds, splits=splits)
-    return jax.lax.map(split, (orders, jax.random.split(rest, splits))).astype(jnp.int32)
+    quarter = jax.lax.map(split, (orders, jax.random.split(rest, splits)))[:, None]
+    own = quarter // 2 == jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
+    return jnp.where(own, quarter % 2, 2).astype(jnp.int32)
 
 
+@partial(jax.jit, static_argnames=("folds", "splits"))
 def fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """An order of the folds for each split, whose first and second half are the two halves.
 

@@ -17,19 +17,29 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced, namespace
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import as_present, check_size, sized
-from jaxpe.geometry.counts.position_counts import checked_ids, content_labels
+from jaxpe.geometry.counts.position_counts import (
+    PositionCounts,
+    checked_ids,
+    content_labels,
+    count_tokens,
+)
+from jaxpe.geometry.counts.rotations import rotate_within_documents
 from jaxpe.geometry.counts.token_lists import token_lists
 from jaxpe.geometry.distances.matrices import gram_from_squared, pair_mask
-from jaxpe.geometry.noise.split_half import (
+from jaxpe.geometry.noise.half_products import (
     DEFAULT_FOLDS,
-    DEFAULT_SPLITS,
     FoldedCounts,
-    SplitHalfGeometry,
     fold_count,
-    split_half_geometry,
+    half_products,
+)
+from jaxpe.geometry.noise.split_half import (
+    DEFAULT_SPLITS,
+    SplitHalfGeometry,
+    geometry_from_products,
+    random_halves,
 )
 
 DEFAULT_NULLS = 20
@@ -111,20 +121,26 @@ def position_geometry(
         raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
     # Labels before the rotation: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
-    options = {"mask": mask, "exclude": exclude, "groups": groups, "folds": folds, "ended": ended}
-    tokens = token_lists(ids, vocab_size=vocab_size, **options)
+    documents = {"mask": mask, "exclude": exclude, "groups": groups}
     halving, rotating = null_keys(key, nulls=nulls)
-    estimate = partial(split_half_geometry, key=halving, splits=splits)
+    if not is_traced(ids, mask, groups, ended, key):
+        tokens = token_lists(ids, vocab_size=vocab_size, folds=folds, ended=ended, **documents)
+        corpora = tokens, tokens.rotations(rotating)
+        return position_geometry_from_counts(
+            *corpora, key=halving, splits=splits, progress=progress
+        )
+    parts = random_halves(halving, folds=folds, splits=splits)[None]
 
-    def null(key: Array) -> Array:
-        return estimate(tokens.rotated(key)).squared_distances
+    def counted(ids: ArrayLike) -> PositionCounts:
+        return count_tokens(ids, vocab_size=vocab_size, folds=folds, **documents)
 
-    if is_traced(ids, mask, groups, key):
-        squared = jax.lax.map(null, rotating)
-    else:
-        shown = progress.track(rotating, "rotated documents", total=nulls)
-        squared = jnp.stack([jax.block_until_ready(null(key)) for key in shown])
-    return position_part(estimate(tokens), squared, per_position=_per_position(tokens))
+    def rotated(key: Array) -> tuple[ArrayLike, ArrayLike]:
+        moved = rotate_within_documents(key, ids, ended=ended, **documents)
+        return half_products(counted(moved), parts)
+
+    counts, null = counted(ids), jax.lax.map(rotated, rotating)
+    per_position = jnp.sum(counts.per_position, axis=0)
+    return _position_from_products(half_products(counts, parts), null, per_position)
 
 
 def position_geometry_from_counts(
@@ -156,23 +172,33 @@ def position_geometry_from_counts(
     """
     folds = fold_count(counts)
     check_size("the number of nulls", len(nulls), least=2)  # to see how they vary
-    estimate = partial(split_half_geometry, key=key, splits=splits)
+    check_size("splits", splits, each=folds)
+    parts = random_halves(key, folds=folds, splits=splits)[None]
 
-    def squared(number: int, null: FoldedCounts) -> Array:
+    def products(number: int, null: FoldedCounts) -> tuple[ArrayLike, ArrayLike]:
         if fold_count(null) != folds:
             raise ValueError(
                 f"nulls[{number}] is in {fold_count(null)} folds, the counts in {folds}: pass "
                 "regroup_folds(counts, folds=...) of the same number"
             )
-        return jax.block_until_ready(estimate(null).squared_distances)
+        return half_products(null, parts)
 
     shown = progress.track(nulls, "rotated documents", total=len(nulls))
-    squares = jnp.stack([squared(*numbered) for numbered in enumerate(shown)])
-    return position_part(estimate(counts), squares, per_position=_per_position(counts))
+    null = [products(*numbered) for numbered in enumerate(shown)]
+    xp = namespace(*jax.tree.leaves(null))
+    stacked = jax.tree.map(lambda *each: xp.stack(each), *null)
+    own, per_position = half_products(counts, parts), counts.per_position.sum(axis=0)
+    return _position_from_products(own, stacked, per_position)
 
 
-def _per_position(counts: FoldedCounts) -> Int[Array, " n"]:
-    return jnp.sum(jnp.asarray(counts.per_position), axis=0)
+@jax.jit
+def _position_from_products(
+    own: tuple[ArrayLike, ArrayLike], null: tuple[ArrayLike, ArrayLike], per_position: ArrayLike
+) -> PositionGeometry:
+    """Position geometry of products of halves `[1, n, n]`, and of each rotated corpus."""
+    split_half = geometry_from_products(own[0][0], own[1][0])
+    squared = jax.lax.map(lambda x: geometry_from_products(x[0][0], x[1][0]), null)
+    return position_part(split_half, squared.squared_distances, per_position=per_position)
 
 
 def checked_position(geometry: PositionGeometry) -> PositionGeometry:

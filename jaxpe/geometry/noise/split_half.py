@@ -14,22 +14,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import checked_jit, dot, is_traced
+from jaxpe._core.arrays import checked_jit
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.token_lists import TokenLists, listed_counts
-from jaxpe.geometry.distances.matrices import (
-    Distances,
-    centre_rows,
-    gram_from_squared,
-    pair_mask,
-    safe_sqrt,
-)
+from jaxpe.geometry.distances.matrices import Distances, gram_from_squared, pair_mask, safe_sqrt
+from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count, half_products
 
-DEFAULT_FOLDS = 16
 DEFAULT_SPLITS = 8
-
-FoldedCounts = PositionCounts | TokenLists
 
 
 class SplitHalfGeometry(NamedTuple):
@@ -80,15 +71,6 @@ class NoiseFloor(NamedTuple):
     split_half_error: Float[Array, " n"]
 
 
-def occupied(counts: FoldedCounts) -> FoldedCounts:
-    """Token lists of concrete counts; traced counts are returned unchanged."""
-    if isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts)):
-        return counts
-    fold_count(counts)
-    return listed_counts(counts)
-
-
-@checked_jit("splits", counts=occupied)
 def split_half_geometry(
     counts: FoldedCounts, *, key: Array, splits: int = DEFAULT_SPLITS
 ) -> SplitHalfGeometry:
@@ -105,7 +87,8 @@ def split_half_geometry(
 
     Args:
         counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), or
-            `token_lists`. Both give the same halves. Eagerly, only occupied cells are used.
+            `token_lists`. Both give the same halves. Outside `jit` only occupied cells are used,
+            on the host.
         key: PRNG key that draws the halves.
         splits: random halvings averaged over.
 
@@ -165,82 +148,7 @@ def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits 
     return (order < folds // 2).astype(jnp.int32)
 
 
-def half_products(
-    counts: FoldedCounts, parts: Int[Array, "samples halvings folds"]
-) -> tuple[Float[Array, "samples n n"], Bool[Array, "samples n"]]:
-    """Noise-corrected products (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over the halvings of each sample.
-
-    Centring removes any vector that is subtracted from all rows of S. Subtracting the mean of the
-    positions keeps products small, so float32 loses fewer digits.
-
-    Args:
-        counts: counts in folds.
-        parts: 0 for the folds of one half, 1 for the other; other folds are left out.
-
-    Returns:
-        The products, and the positions with a token in both halves of every halving.
-    """
-    samples, halvings, folds = parts.shape
-    size = jnp.asarray(counts.per_position)
-    n = size.shape[1]
-    halves = jnp.stack([parts == 0, parts == 1], axis=2)
-    totals = halves.astype(jnp.int32) @ size
-    scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
-    halves = halves.astype(scale.dtype)
-    sample = jnp.repeat(jnp.arange(samples, dtype=jnp.int32), halvings)
-    rows = sample, halves.reshape(-1, 2, folds), scale.reshape(-1, 2, n)
-
-    def add_table(products: Array, table: Array) -> Array:
-        flat = table.reshape(folds, -1).astype(scale.dtype)
-
-        def add_halving(products: Array, row: tuple[Array, ...]) -> tuple[Array, None]:
-            sample, half, scale = row
-            cells = dot(half, flat).reshape(2, n, -1)
-            A, B = jax.vmap(centre_rows)(jnp.sqrt(cells) * scale[..., None], scale > 0)
-            return products.at[sample].add(dot(A, B.T)), None
-
-        return jax.lax.scan(add_halving, products, rows)[0]
-
-    products = jnp.zeros((samples, n, n), scale.dtype)
-    if isinstance(counts, TokenLists):
-        products = counts.fold_tables(add_table, products) + _rare_products(counts, halves, scale)
-    else:
-        products = add_table(products, jnp.asarray(counts.tokens))
-    products = 0.5 * (products + products.mT) / halvings
-    return products, jnp.all(totals > 0, axis=(1, 2))
-
-
-def _rare_products(
-    lists: TokenLists,
-    halves: Float[Array, "samples halvings 2 folds"],
-    scale: Float[Array, "samples halvings 2 n"],
-) -> Float[Array, "samples n n"]:
-    """S_A S_Bᵀ of rare words, summed over halvings, from pairs of tokens instead of columns.
-
-    Args:
-        lists: token lists.
-        halves: 1 for the folds of each half of each halving, else 0.
-        scale: 1/√N of each half at each position.
-    """
-    samples, n = scale.shape[0], scale.shape[-1]
-    halves, scale = (jnp.moveaxis(x, -1, 0) for x in (halves, scale))  # by fold, by position
-
-    def add(products: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
-        tokens, (i, j) = jax.tree.map(lambda x: x[group[0]], lists.tokens), group[1]
-        place = tokens.position
-        counted = tokens.count.astype(scale.dtype)[:, None, None, None] * halves[tokens.fold]
-        # A token counts as its share of the root of its cell, c/√Σc.
-        same = (place[i] == place[j])[:, None, None, None]
-        cells = jnp.zeros_like(counted).at[i].add(jnp.where(same, counted[j], 0.0))
-        roots = counted / jnp.sqrt(jnp.where(cells > 0, cells, 1.0)) * scale[place]
-        pairs = jnp.sum(roots[i, :, :, 0] * roots[j, :, :, 1], axis=2)
-        return products.at[place[i] * n + place[j]].add(pairs), None
-
-    products = jnp.zeros((n * n, samples), scale.dtype)
-    groups = lists.rare, lists.pairs
-    return jax.lax.scan(add, products, groups)[0].T.reshape(samples, n, n)
-
-
+@jax.jit
 def geometry_from_products(
     products: Float[Array, "n n"], present: Bool[Array, " n"]
 ) -> SplitHalfGeometry:
@@ -249,18 +157,6 @@ def geometry_from_products(
     squared = norms[:, None] + norms[None, :] - 2.0 * products
     squared = jnp.where(pair_mask(present), squared, 0.0)
     return SplitHalfGeometry(gram_from_squared(squared, present), squared, present)
-
-
-def fold_count(counts: FoldedCounts) -> int:
-    """Number of folds that counts are kept in; raises for fewer than two, or no positions."""
-    listed = isinstance(counts, TokenLists)
-    shape, axes = (counts.per_position.shape, 2) if listed else (counts.tokens.shape, 3)
-    if len(shape) != axes or shape[0] < 2 or not shape[1]:
-        raise ValueError(
-            f"counts have shape {shape}: split halves need at least two folds and "
-            f"one position; pass count_tokens(..., folds={DEFAULT_FOLDS})"
-        )
-    return shape[0]
 
 
 def _root_poisson_variance(rate: Array) -> Array:
