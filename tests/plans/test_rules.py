@@ -154,7 +154,7 @@ PLANS = [
 @pytest.mark.parametrize("case", PLANS, ids=[f"{i} {one[0]}" for i, one in enumerate(PLANS)])
 def test_plans_of_layers(explain, case):
     model_type, fields, expected, *unread = case
-    found = explain({**fields, "model_type": model_type})
+    found = explain({**fields, "model_type": model_type}, programs=NEWEST)
     assert found.programs[0].problem is None
     groups = {one.name: one for one in found.groups}
     for name, quantities in expected.items():
