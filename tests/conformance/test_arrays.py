@@ -8,19 +8,14 @@ from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
 
 NUMBERS = [1.5, -2.0, 0.0]
+DTYPES = ["bfloat16", "float16", "float32", "float8_e4m3fn"]
 
 
 class ByDLPack:
     """An array whose only protocol is DLPack."""
 
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
+    __dlpack__ = np.asarray(NUMBERS).__dlpack__
+    __dlpack_device__ = np.asarray(NUMBERS).__dlpack_device__
 
 
 class ByList:
@@ -33,19 +28,16 @@ class ByList:
         return NUMBERS
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float8_e4m3fn"])
-def test_numbers_of_jax_are_unchanged(dtype):
-    found = to_numpy(jnp.asarray(NUMBERS, dtype))
+@pytest.mark.parametrize(
+    "array", [ByDLPack(), ByList(), NUMBERS, *(jnp.asarray(NUMBERS, dtype) for dtype in DTYPES)]
+)
+def test_one_protocol_is_enough(array):
+    found = to_numpy(array)
     assert found.dtype.kind == "f"
     np.testing.assert_array_equal(found, NUMBERS)
 
 
-@pytest.mark.parametrize("array", [ByDLPack(np.asarray(NUMBERS)), ByList(), NUMBERS])
-def test_one_protocol_is_enough(array):
-    np.testing.assert_array_equal(to_numpy(array), NUMBERS)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES[:3])
 def test_tensors_with_gradients_are_read(dtype):
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(NUMBERS, dtype=getattr(torch, dtype), requires_grad=True)
@@ -54,5 +46,5 @@ def test_tensors_with_gradients_are_read(dtype):
 
 @pytest.mark.parametrize("wrong", [object(), "positions", None, [[1], [1, 2]]])
 def test_what_has_no_numbers_is_refused(wrong):
-    with pytest.raises(InputError, match="has no numbers"):
+    with pytest.raises(InputError, match="numbers"):
         to_numpy(wrong)

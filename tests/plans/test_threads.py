@@ -8,25 +8,21 @@ import math
 import numpy as np
 import pytest
 
-from tests.plans.conftest import read
+from jaxpe.plans import RopeOptions, explain_rope
+from tests.plans.conftest import NEWEST, codes, read
 
 THREADS = {name: case for name, case in read("threads").items() if "outside" not in case}
 QUIET = {"low_precision", "float32_precision", "kinds_of_layers", "reported", "refused_by_some"}
 EXACT = ("kind", "pairing", "layers", "window", "place", "axis_lengths", "status")
 
 
-def matching(groups, selector):
+def matching(groups, name=None, kind=None, layer=None):
     """Groups that a selector of an expectation means."""
-    found = groups
-    if "name" in selector:
-        found = [one for one in found if selector["name"] in (one.name, one.place)]
-    else:
-        found = [one for one in found if one.place != "indexer"]
-    if "kind" in selector:
-        found = [one for one in found if one.kind == selector["kind"]]
-    if "layer" in selector:
-        found = [one for one in found if one.layers is None or selector["layer"] in one.layers]
-    return found
+    for one in groups:
+        named = one.place != "indexer" if name is None else name in (one.name, one.place)
+        held = layer is None or one.layers is None or layer in one.layers
+        if named and held and kind in (None, one.kind):
+            yield one
 
 
 def value_of(group, field):
@@ -45,34 +41,28 @@ def value_of(group, field):
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_values_of_a_thread_are_right(explain, gguf_file, name):
+def test_values_of_a_thread_are_right(explain, write_gguf, name):
     case = THREADS[name]
-    options = case.get("options", {})
-    metadata = case["input"].get("gguf")
-    found = (
-        explain(case["input"], **options) if metadata is None else gguf_file(metadata, **options)
-    )
+    options, metadata = case.get("options", {}), dict(case["input"].get("gguf") or {})
+    if metadata:
+        architecture = metadata.pop("general.architecture")
+        keys = {key.removeprefix(f"{architecture}."): value for key, value in metadata.items()}
+        found = explain_rope(RopeOptions(config=write_gguf(architecture, keys), **options))
+    else:
+        judged = {} if case.get("finding") else {"programs": NEWEST}
+        found = explain(case["input"], **judged | options)
     every = [*found.groups, *found.towers]
-    wrong = []
     for expected in case["right"]:
-        groups = matching(every, expected["group"])
+        groups = matching(every, **expected["group"])
         values = [value_of(group, expected["field"]) for group in groups]
-        if not any(same(value, expected) for value in values):
-            wrong.append((expected["group"], expected["field"], expected["value"], values))
-    assert wrong == []
-    if case.get("finding"):
-        assert {one.code for one in found.findings} - QUIET
+        assert any(same(value, expected) for value in values), (expected, values)
+    assert not case.get("finding") or codes(found).keys() - QUIET
 
 
 def same(value, expected):
     wanted = expected["value"]
     if expected["field"] in EXACT or wanted is None or isinstance(wanted, str | list):
-        value = list(value) if isinstance(value, tuple) else value
-        return value == wanted
+        return (list(value) if isinstance(value, tuple) else value) == wanted
     if value is None or isinstance(value, str) or not math.isfinite(value):
         return False
     return bool(np.isclose(value, wanted, rtol=expected.get("rtol", 2e-5), atol=0))
-
-
-def test_there_are_at_least_40_threads():
-    assert len(THREADS) >= 40
