@@ -29,7 +29,6 @@ class Command(NamedTuple):
             shows everything itself.
         positional: options without a flag.
         out: default of `--out` of a command with a job.
-        resumes: whether the job takes its folder too, where the same command goes on.
         extras: extras of `pip install` that it needs.
         jax: whether it imports JAX.
         small_programs: whether its programs take longer to compile than to run.
@@ -43,7 +42,6 @@ class Command(NamedTuple):
     run: str = ""
     positional: Sequence[str] = ()
     out: str = ""
-    resumes: bool = False
     extras: Sequence[str] = ()
     jax: bool = True
     small_programs: bool = False

@@ -41,8 +41,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a character
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:]
-    resumes = bool(words) and words[0] in COMMANDS and COMMANDS[words[0]].resumes
-    with prompt_exit(lambda: "Interrupted: the same command goes on." if resumes else ""):
+    with prompt_exit():
         _run_with_errors(words)
 
 

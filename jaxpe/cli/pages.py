@@ -28,8 +28,7 @@ def run_to_page(options: Any, words: Sequence[str]) -> None:
     command = COMMANDS[command_of(options)]
     given = plain(options, load(command.options))
     with output_folder(options.out), Lines(type(options)) as lines:
-        folder = (options.out,) if command.resumes else ()
-        result = load(command.job)(given, *folder, progress=lines)
+        result = load(command.job)(given, progress=lines)
         for _ in lines.track((None,), "writing the page"):
             write(result, options, words)
     show(result, options, options.out, started)
