@@ -253,7 +253,7 @@ def test_the_extra_is_named(monkeypatch):
 def test_a_run_keeps_the_folder_of_a_commit(online, tmp_path):
     model = with_tokenizer("tiny_bert", tmp_path / "model")
     online.add("tiny/bert", {file.name: file.read_bytes() for file in model.iterdir()})
-    config = TrainConfig("stdlib", task="mlm", pretrained="tiny/bert", revision="main")
+    config = TrainConfig(task="mlm", pretrained="tiny/bert", revision="main")
     local = local_model_options(config, "pretrained")
     assert local.pretrained.endswith(f"models--tiny--bert/snapshots/{COMMIT}")
     assert local_model_options(local, "pretrained") == local

@@ -61,13 +61,13 @@ def pieces(path, **changes):
     return write(path, **(entries | changes))
 
 
-def test_each_rule_gives_the_ids_of_llama_cpp(tmp_path):
-    file = next(real_directory(REAL).glob("*.gguf"))
-    entries, _ = read_gguf(file, full_prefix="tokenizer.ggml.")
-    wanted = ("model", "tokens", "token_type", "merges")
-    wanted = {name: entries[f"tokenizer.ggml.{name}"] for name in wanted}
+def test_each_rule_gives_the_ids_of_llama_cpp(monkeypatch):
+    path, start = next(real_directory(REAL).glob("*.gguf")), "tokenizer.ggml."
+    entries, tensors = read_gguf(path, full_prefix=start)
+    wanted = {start + name for name in ("model", "tokens", "token_type", "merges")}
     for rule in RULES:
-        path = write(tmp_path / "x.gguf", pre=rule, **wanted)
+        found = {name: entries[name] for name in wanted} | {f"{start}pre": rule}
+        monkeypatch.setattr(gguf_tokenizer, "read_gguf", lambda *_, found=found, **__: (found, tensors))
         assert open_pretrained(path).encode(list(TEXTS)) == STORED[rule], rule
 
 
@@ -81,15 +81,26 @@ def test_gemma_has_the_ids_of_llama_cpp():
     assert rows == [spaced[i] for i in whole]
 
 
-RULE_DIGITS = {"smollm": [*"123"], "qwen2": [*"123"], "llama-bpe": ["123"], "gpt-2": ["123"]}
+# A word of a letter behind a mark, numbers, and a token that no merge makes, by the rule.
+SPLITS = {
+    "llama-bpe llama3 llama-v3": ["(a", "123", "aba"],
+    "dbrx smaug-bpe": ["(a", "123", *"aba"],
+    "qwen2 stablelm2 deepseek-r1-qwen": ["(a", *"123", *"aba"],
+    "smollm starcoder refact command-r": ["(", "a", *"123", *"aba"],
+    "gpt-2 phi-2 olmo mpt": ["(", "a", "123", *"aba"],
+}
 
 
-@pytest.mark.parametrize("rule", RULE_DIGITS)
-def test_digits_are_split_as_the_rule_says(tmp_path, rule):
-    opened = open_pretrained(pairs(tmp_path / "x.gguf", rule))
-    assert opened.name == "gguf"
-    (row,) = opened.encode([" ab123<|end|>"])
-    assert [opened.tokens[i] for i in row] == ["Ġa", "b", *RULE_DIGITS[rule], "<|end|>"]
+@pytest.mark.parametrize("rules", SPLITS)
+def test_every_rule_splits_as_it_says(tmp_path, rules):
+    tokens, merges = [*"ab123(", "(a", "12", "123", "aba"], ["( a", "1 2", "12 3"]
+    for rule in rules.split():
+        path = pairs(tmp_path / "x.gguf", rule, tokens=tokens, merges=merges, token_type=[1] * 10)
+        opened = open_pretrained(path)
+        (row,) = opened.encode(["(a123aba"])
+        assert [opened.tokens[i] for i in row] == SPLITS[rules], rule
+    (row,) = open_pretrained(pairs(tmp_path / "x.gguf")).encode([" ab<|end|>"])
+    assert row == [7, 2, 0]
 
 
 def test_pieces_are_merged_by_their_score(tmp_path):

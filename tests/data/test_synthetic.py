@@ -24,11 +24,11 @@ GENERATORS = [three_regimes, zipf_drift, zipf_stationary]
 @pytest.mark.parametrize("make", GENERATORS)
 @pytest.mark.parametrize("topics", [1, 7])
 def test_samples_follow_the_distributions(make, topics):
-    corpus = make(documents=40_000, vocab_size=50, document_topics=topics)
+    corpus = make(documents=10_000, vocab_size=50, document_topics=topics)
     np.testing.assert_allclose(corpus.distributions.sum(1), 1)
     assert corpus.ids.dtype == np.int32
     errors = frequencies(corpus.ids, 50) - corpus.distributions
-    deviation = np.sqrt(corpus.distributions / 40_000)
+    deviation = np.sqrt(corpus.distributions / 10_000)
     assert np.abs(errors / deviation).max() < 5
 
 
@@ -52,10 +52,10 @@ def test_three_regimes_have_rank_two_and_hard_boundaries():
 
 def test_three_regimes_match_the_published_share_of_two_eigenvalues():
     shares = []
-    for seed in range(30):
+    for seed in range(10):
         values = centred_eigenvalues(frequencies(three_regimes(seed=seed).ids, 200))
         shares.append(values[:2].sum() / values.sum())
-    assert abs(np.mean(shares) - 0.799) < 0.015
+    assert abs(np.mean(shares) - 0.799) < 0.025
 
 
 @pytest.mark.parametrize("rank", [2, 3, 6])
