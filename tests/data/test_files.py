@@ -22,7 +22,7 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.corpora.load import sample_rows
 from jaxpe.data.formats import files
-from tests.data.reading import read_both_ways, refused
+from tests.data.reading import read_both_ways, refused, write_lines
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
 FILES = {
@@ -49,7 +49,8 @@ def test_every_format_encoding_and_compression_gives_the_same_documents(tmp_path
     text, path = FILES[name], tmp_path / name
     windows = text.replace("\n", "\r\n")
     utf8 = [x.encode() for x in (text, windows, "\ufeff" + text, "\ufeff" + windows)]
-    for content in (*utf8, text.encode("utf-16"), text.encode("utf-32")):
+    marked = "".join(f"\ufeff{line}" for line in text.splitlines(keepends=True)).encode()
+    for content in (*utf8, marked, text.encode("utf-16"), text.encode("utf-32")):
         path.write_bytes(content)
         found = read_both_ways(path)
         assert (found.name, found.documents) == (name, TEXTS)
@@ -77,23 +78,17 @@ def test_standard_input(monkeypatch, encoding):
 
 
 def test_progress_is_told_what_is_read(tmp_path, shown):
-    (tmp_path / "x.txt").write_text("a\nb\n")
-    load_corpus(tmp_path / "x.txt", progress=shown)
-    pyarrow.parquet.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet")
+    pa.parquet.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet")
     load_tokens(tmp_path / "x.parquet", progress=shown)
-    rows = [("Reading x.parquet", 3), ("Tokenizing into words", 3)]
-    assert shown.bars == [("Reading x.txt", None), *rows]
+    assert shown.bars == [("Reading x.parquet", 3), ("Tokenizing into words", 3)]
 
 
 BAD = {
     "latin.txt": (b"fine\ncaf\xe9\n", "line 2: byte 0xe9"),
-    "latin.csv": (b"text\nfine\ncaf\xe9\n", "line 3: byte 0xe9"),
     "windows.txt": ("fine\n“café”\n".encode("cp1252"), "1252 if '“café”'"),
     "nul.txt": (b"fine\none\0two\n", "line 2 holds a NUL"),
-    "late.csv": (b"a line " * 2**18 + b"\none\0two\n", "line 2 holds a NUL"),
     "zeros.txt": (b"fine\nmore" + bytes(4096), "line 2 holds a NUL"),
     "empty.txt": (b"", "no documents"),
-    "empty.csv": (b"", "no documents"),
     "blank.jsonl": (b'{"text": " "}\n', "no documents"),
     "one.txt": (b"only\n\n", "only one document"),
     "bad.jsonl": (b'{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
@@ -101,10 +96,8 @@ BAD = {
     "list.jsonl": (b'["a"]\n', "line 1: a JSON list"),
     "key.jsonl": (b'{"text": "a"}\n\n{"body": 1}\n', "line 3: 'text' is"),
     "null.jsonl": (b'{"text": null}\n', "not clear"),
-    "deep.jsonl": (b'{"text": ' + b"[" * 500 + b"]" * 500 + b"}\n", "not clear"),
     "half.jsonl": (b'{"text": "\\ud800"}\n', "line 1: 'text' holds half"),
     "two.csv": (b"title,body\na,b\n", r"'title' \('a'\), 'body' "),
-    "two.jsonl": (b'{"title":"a","body":"b"}\n', r"'title' \('a'\), 'body' "),
     "ragged.csv": (b"text,label\na,1\nb,c,1\n", "line 3: 3 fields"),
     "tab.tsv": (b'label\ttext\n1\ta "b" c\n0\ta\tb\n', "line 3: 3 fields.* line 2 "),
     "quote.csv": (b'text\n"a\nb\n', "line 3: "),
@@ -120,7 +113,6 @@ BAD = {
     "comment.csv": (b"# exported by X, on Monday\nlabel,text\n1,good\n", "line 1 "),
     "title.csv": (b"Report of films\n\nlabel,text\n1,good\n", "line 3: 2 fields"),
     "again.csv": (b"label,text\n1,a\n0,b\nlabel,text\n1,a\n", "line 4 is a header"),
-    "again.tsv": (b"label\ttext\n1\ta\n0\tb\nlabel\ttext\n1\ta\n", "line 4 is a header"),
     "marked.csv": ("label,text\n1,a\n\ufefflabel,text\n1,a\n".encode(), "line 3 is a header"),
     "order.csv": (b"label,text\n1,a\ntext,label\na,1\n", "line 3 is a header"),
 }
@@ -139,8 +131,9 @@ def test_bad_files_are_named_with_the_line(tmp_path, name):
 def test_what_is_not_there(tmp_path):
     refused(tmp_path / "nope.txt", "no such file")
     refused(tmp_path, "folder without files")
-    (tmp_path / "x.csv").write_text("a,b\nc,d\n")
-    refused(tmp_path / "x.csv", "no column 'z'", text_field="z")
+    columns = ",".join(f"column{i}" for i in range(10_000))
+    (tmp_path / "x.csv").write_text(f"{columns}\nc,d\n")
+    refused(tmp_path / "x.csv", "2 fields", text_field="column0")  # little of it is shown
     for source in ("stdlib", "sst2", "-"):
         refused(source, "no columns", text_field="z")
     refused("synthetic", "load_tokens")
@@ -177,14 +170,6 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     (tmp_path / "zero.csv.gz").symlink_to("/dev/zero")
     for name in ("pipe.txt", "zero.jsonl", "zero.csv.gz"):
         refused(tmp_path / name, "regular file")
-
-
-def test_messages_show_little_of_a_hostile_file(tmp_path):
-    columns = ",".join(f"column{i}" for i in range(10_000))
-    (tmp_path / "wide.csv").write_text(f"{columns}\na,b\n")
-    refused(tmp_path / "wide.csv", "2 fields")
-    (tmp_path / "wide.jsonl").write_text(json.dumps({"x" * 10**6: ["a" * 10**6]}) + "\n")
-    refused(tmp_path / "wide.jsonl", "no column", text_field="z")
 
 
 def test_a_name_that_is_not_utf8_is_marked(tmp_path):
@@ -241,10 +226,8 @@ def marks(corpus):
 TABS, NUMBERED = [("label", "text"), *ROWS], [("n", "text"), *enumerate(DOCUMENTS)]
 WRITERS = {
     "pandas": table(TABS, delimiter="\t"),
-    "all": table(TABS, delimiter="\t", quoting=csv.QUOTE_ALL),
     "strings": table(NUMBERED, delimiter="\t", quoting=csv.QUOTE_NONNUMERIC),
     "crlf": table(TABS, delimiter="\t").replace("\n", "\r\n"),
-    "first": table([row[::-1] for row in TABS], delimiter="\t"),
 }
 
 
@@ -261,25 +244,12 @@ def test_a_quoted_tsv_is_read_as_the_csv_of_its_rows(tmp_path, name):
 
 # What quotation marks are, and the documents.
 TSV = {
-    "excel": (
-        'label\ttext\n1\t"Hello, world"\n0\tplain\n1\tfine\n',
-        "text",
-        ['"Hello, world"', "plain", "fine"],
-    ),
-    "every row": ('label\ttext\n1\t"great"\n0\t"bad"\n', "text", ['"great"', '"bad"']),
+    "excel": ('label\ttext\n1\t"Hello, you"\n0\tfine\n', "text", ['"Hello, you"', "fine"]),
     "header": ('"label"\t"text"\n1\tgreat\n0\tbad\n', "quoting", ["great", "bad"]),
     "one column": ('text\n"two\nlines"\nand, one\n', "quoting", ["two\nlines", "and, one"]),
     "lone": ('label\ttext\n1\t"open\n0\ta "b" c\n', "text", ['"open', 'a "b" c']),
-    "open and closed": (
-        'label\ttext\n1\t"open\n0\tclosed"\n1\tb, c\n',
-        "text",
-        ['"open', 'closed"', "b, c"],
-    ),
-    "mostly lone": (
-        "label\ttext\n" + '1\ta "b" c\n' * 20 + '0\t"a ""b"""\n',
-        "text",
-        ['a "b" c'] * 20 + ['"a ""b"""'],
-    ),
+    "two lone": ('label\ttext\n1\t"open\n0\tclosed"\n', "text", ['"open', 'closed"']),
+    "mostly": ('label\ttext\n1\ta "b"\n0\t"a ""b"""\n', "text", ['a "b"', '"a ""b"""']),
     "none": ("label\ttext\n1\tgreat\n0\tbad\n", None, ["great", "bad"]),
     "blank lines": ('\n\nlabel\ttext\n1\t"great"\n0\tbad, b\n', "text", ['"great"', "bad, b"]),
 }
@@ -297,7 +267,6 @@ def test_quotation_marks_of_tsv_are_quoting_or_text(tmp_path, name):
 DELIMITED = {
     "semicolon": table(TABS, delimiter=";"),
     "bar": table(TABS, delimiter="|"),
-    "sep": "sep=;\n" + table(TABS, delimiter=";"),
     "quoted sep": '\n"sep=|"\n' + table(TABS, delimiter="|"),
 }
 
@@ -306,7 +275,6 @@ DELIMITED = {
 def test_delimiters_of_csv(tmp_path, name):
     (tmp_path / "x.csv").write_text(DELIMITED[name])
     assert read_both_ways(tmp_path / "x.csv").documents == DOCUMENTS
-    assert len(load_labelled(tmp_path / "x.csv").labels) == len(ROWS)
 
 
 # Tables that are easily taken for another, with the column that is read.
@@ -331,34 +299,23 @@ def test_tables_that_are_easily_taken_for_another(tmp_path, name, content, field
     assert read_both_ways(tmp_path / name, text_field=field).documents == documents
 
 
-def test_byte_order_marks_in_the_middle_of_files_put_together(tmp_path):
-    content = b"".join(json.dumps({"text": text}).encode("utf-8-sig") + b"\n" for text in TEXTS)
-    (tmp_path / "x.jsonl").write_bytes(content)
-    assert read_both_ways(tmp_path / "x.jsonl").documents == TEXTS
-
-
-TURNS = [{"role": "user", "content": 'hi "all"'}, {"role": "tool"}, {"role": "bot", "content": "é"}]
 PARTS = [{"type": "text", "text": 'hi "all"'}, {"type": "image", "url": "x"}]
 CHATS = {
-    "messages": TURNS,
-    "conversations": [{"from": turn["role"], "value": turn.get("content")} for turn in TURNS],
-    "parts": [{"role": "user", "content": PARTS}, {"role": "bot", "content": "é"}],
-    "it's": [{"role": "user", "content": ['hi "all"', "é"]}],
+    "messages": [{"role": "user", "content": PARTS}, {"role": "bot", "content": "é"}],
+    "it's": [{"from": "user", "value": 'hi "all"'}, {"from": "bot"}, {"value": "é"}],
 }
 
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="runs the command of the message, with jq")
 @pytest.mark.parametrize("field", CHATS)
 def test_turns_of_a_chat_name_a_command_that_makes_text(tmp_path, field):
-    path = tmp_path / "my chat.jsonl"
-    chats = ([], CHATS[field], CHATS[field])
-    path.write_text("".join(json.dumps({"id": "x1", field: chat}) + "\n" for chat in chats))
+    chats = ({"id": "x1", field: chat} for chat in ([], CHATS[field], CHATS[field]))
+    path = write_lines(tmp_path / "my chat.jsonl", *chats)
     with pytest.raises(ValueError, match="make one: jq") as caught:
         load_corpus(path)
     command = str(caught.value).partition("make one: ")[2]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     assert load_corpus(tmp_path / "texts.jsonl").documents == ['hi "all"\né'] * 2
-    assert load_corpus(path, text_field="id").documents == ["x1"] * 3
 
 
 FASTA = b"; a comment\n>one first\nacgt\nACGT\n\n>two\nMKV*\n>three\n"

@@ -9,7 +9,7 @@ import unicodedata
 import numpy as np
 import pytest
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import models, pre_tokenizers, processors
 
 from jaxpe.data import Corpus, dependent_groups, load_labelled, load_tokens, open_tokenizer
 from jaxpe.data import tokenize
@@ -43,15 +43,13 @@ def options(request, vocabulary):
 
 
 def bert_json(folder):
-    numbers = {piece: number for number, piece in enumerate(PIECES)}
-    model = tokenizers.Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
-    model.normalizer = normalizers.BertNormalizer()
-    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    model.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    """The same vocabulary as a tokenizer.json, which cuts and pads."""
+    path = folder / "tokenizer.json"
+    model = pretrained.open_pretrained(folder / "vocab.txt").model
     model.enable_truncation(4)
     model.enable_padding(length=50)
-    model.save(str(folder / "tokenizer.json"))
-    return folder / "tokenizer.json"
+    model.save(str(path))
+    return path
 
 
 def texts_of(corpus, row):
@@ -118,33 +116,26 @@ def test_words_outside_the_vocabulary():
     refused(["to see, or be"], "'see'", open_tokenizer(vocabulary=words[:2]).encode, length=5)
 
 
-REFUSED = [
-    ({"vocabulary": []}, "empty"),
-    ({"vocabulary": ["a", "a"]}, "twice"),
-    ({"vocabulary": ["a", "\ud800"]}, "surrogate"),
-    ({"vocabulary": ["a"], "special": True}, "special"),
-    ({"tokenizer": "bytes", "vocabulary": ["a"]}, "fixed vocabulary"),
-    ({"tokenizer": "bytes", "special": True}, "special"),
-    ({"tokenizer": "none.json"}, "unknown tokenizer"),
-]
+REFUSED = {
+    "empty": {"vocabulary": []},
+    "twice": {"vocabulary": ["a", "a"]},
+    "surrogate": {"vocabulary": ["a", "\ud800"]},
+    "special": {"vocabulary": ["a"], "special": True},
+    "fixed vocabulary": {"tokenizer": "bytes", "vocabulary": ["a"]},
+    "unknown tokenizer": {"tokenizer": "none.json"},
+}
 
 
-@pytest.mark.parametrize(("options", "word"), REFUSED)
-def test_tokenizers_refused(options, word):
-    refused(options, word, lambda options: open_tokenizer(**options))
+@pytest.mark.parametrize("word", REFUSED)
+def test_tokenizers_refused(word):
+    refused(REFUSED[word], word, lambda options: open_tokenizer(**options))
 
 
 def test_the_checksum_is_of_all_that_decides_the_ids(vocabulary):
-    opened = [
-        open_tokenizer("bytes"),
-        open_tokenizer("words"),
-        open_tokenizer("characters"),
-        open_tokenizer(vocabulary=["a", "b"]),
-        open_tokenizer(vocabulary=["b", "a"]),
-        open_tokenizer("characters", vocabulary=["a", "b"]),
-        open_tokenizer(vocabulary),
-        open_tokenizer(vocabulary, special=True),
-    ]
+    opened = [open_tokenizer(name) for name in ("bytes", "words", "characters", vocabulary)]
+    opened += [open_tokenizer(vocabulary=tokens) for tokens in (["a", "b"], ["b", "a"])]
+    opened.append(open_tokenizer("characters", vocabulary=["a", "b"]))
+    opened.append(open_tokenizer(vocabulary, special=True))
     vocabulary.write_text("\n".join([*PIECES, "b"]) + "\n")
     opened.append(open_tokenizer(vocabulary))
     assert len({tokenizer.checksum for tokenizer in opened}) == len(opened)
@@ -208,22 +199,17 @@ UNDIVIDED = {
     "Chinese": "今天天气很好，我们去公园散步吧。",
     "Japanese": "今日は天気がとても良いので、公園を散歩しました。",
     "Thai": "วันนี้อากาศดีมากเราไปเดินเล่นที่สวนสาธารณะกัน",
-    "Lao": "ມື້ນີ້ອາກາດດີຫຼາຍພວກເຮົາໄປຍ່າງຫຼິ້ນຢູ່ສວນສາທາລະນະ",
     "Khmer": "ថ្ងៃនេះអាកាសធាតុល្អណាស់យើងទៅដើរលេងនៅសួនច្បារ",
-    "Burmese": "ဒီနေ့ရာသီဥတုအရမ်းကောင်းလို့ ကျွန်တော်တို့ပန်းခြံမှာလမ်းလျှောက်ကြတယ်",
     "DNA": "ACGTTGCAAC" * 6,
     "protein": "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVG",
 }
 DIVIDED = {
     "Chinese with spaces": "今天 天气 很 好 ， 我们 去 公园 散步 吧 。",
-    "Japanese with spaces": "コンピューター を 使っ て 日本語 の 文章 を 書く",
     "Thai with spaces": "วันนี้ อากาศ ดี มาก เรา ไป เดินเล่น ที่ สวนสาธารณะ กัน",
     "Khmer with U+200B": "ថ្ងៃនេះ\u200bអាកាសធាតុ\u200bល្អ\u200bណាស់\u200bយើង\u200bទៅ\u200bដើរ\u200bលេង",
     "Korean": "오늘은 날씨가 매우 좋아서 우리는 공원에 산책을 갔습니다",
-    "Greenlandic": "Kalaallit Nunaanni inatsisartut ataatsimiinnissaminnut aggersarneqarput",
     "German": "Die Donaudampfschifffahrtsgesellschaft fährt heute nicht, das Wetter ist schlecht",
     "English with some Chinese": "A sentence such as 今天天气很好我们去公园 has no spaces",
-    "labels": "positive",
 }
 
 
@@ -239,8 +225,7 @@ def test_text_without_spaces_is_refused_unless_words_are_asked_for(name, tmp_pat
 
 
 def test_half_of_the_characters_decide_that_spaces_divide_no_words():
-    """A run of 4 Chinese characters ten times, and words of one letter."""
-    runs = {"\u4e2d\u6587\u4e2d\u6587": 10}
+    runs = {"中文中文": 10}  # as many characters as 40 words of one letter
     vocabularies.refuse_undivided(runs | {"a": 40}, "x")
     refused(runs | {"a": 39}, "51 %", vocabularies.refuse_undivided, name="x")
 
@@ -276,11 +261,10 @@ def test_wordpiece(vocabulary, tmp_path):
     assert texts_of(corpus, 0) == ["The", "café"]
 
 
-@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json", "folder"])
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
 def test_special_tokens_surround_every_document(vocabulary, form):
-    path = {"vocab.txt": vocabulary, "folder": vocabulary.parent}.get(form)
-    path = path or bert_json(vocabulary.parent)
-    assert pretrained.open_pretrained(path).cut == (4 if form == "tokenizer.json" else 0)
+    path = vocabulary.parent if form == "vocab.txt" else bert_json(vocabulary.parent)
+    assert pretrained.open_pretrained(path).cut == (0 if form == "vocab.txt" else 4)
     corpus = tokenize(TEXTS, tokenizer=path, length=4, special=True)
     assert texts_of(corpus, 0) == ["[CLS]", "the", "cat", "[SEP]"]
     assert texts_of(corpus, 1) == ["[CLS]", "the", "cat", "[SEP]"]
@@ -368,16 +352,14 @@ def model():
 def test_ids_and_special_tokens_outside_of_the_vocabulary(tmp_path, model):
     path = tmp_path / "tokenizer.json"
     words, special = model["model"]["vocab"], model["post_processor"]["special_tokens"]
-    for changed, word, options in (
-        (lambda: special["[CLS]"].update(ids=[5]), "id 5", {"special": True}),
-        (lambda: special["[CLS]"].update(ids=[2**32 - 1]), "id 4294967295", {"special": True}),
-        (lambda: special.pop("[CLS]"), "special", {"special": True}),  # the library panics
-        (lambda: words.update(cats=2**32 - 1), "ids up to 4,294,967,295", {}),
-        (lambda: words.clear(), "ids up to -1|UNK", {}),
+    for changed, word in (
+        (lambda: special["[CLS]"].update(ids=[5]), "id 5"),
+        (lambda: special.pop("[CLS]"), "special"),  # the library panics
+        (lambda: words.update(cats=2**32 - 1), "ids up to 4,294,967,295"),
     ):
         changed()
         path.write_text(json.dumps(model))
-        refused(path, word, open_tokenizer, **options)
+        refused(path, word, open_tokenizer, special=True)
 
 
 def test_text_that_a_tokenizer_cannot_take(tmp_path, model):
