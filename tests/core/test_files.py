@@ -16,6 +16,7 @@ from jaxpe._core.files import (
     write_file,
 )
 
+
 def _written_halfway(path):
     with atomic_file(path) as part:
         part.write_text("ne")

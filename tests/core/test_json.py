@@ -57,15 +57,11 @@ def test_every_kind_of_field_is_made():
 
 WRONG = [
     ("count", True),
-    ("count", 1.5),
     ("rate", float("nan")),
     ("rate", 10**400),
     ("on", 1),
     ("way", "up"),
-    ("way", ["left"]),
     ("out", 3),
-    ("most", 2.5),
-    ("sizes", 3),
     ("sizes", [1, "2"]),
     ("ends", [1, 2, 3]),
     ("pairs", [{"title": "a"}]),

@@ -67,7 +67,9 @@ def test_each_rule_gives_the_ids_of_llama_cpp(monkeypatch):
     wanted = {start + name for name in ("model", "tokens", "token_type", "merges")}
     for rule in RULES:
         found = {name: entries[name] for name in wanted} | {f"{start}pre": rule}
-        monkeypatch.setattr(gguf_tokenizer, "read_gguf", lambda *_, found=found, **__: (found, tensors))
+        monkeypatch.setattr(
+            gguf_tokenizer, "read_gguf", lambda *_, found=found, **__: (found, tensors)
+        )
         assert open_pretrained(path).encode(list(TEXTS)) == STORED[rule], rule
 
 

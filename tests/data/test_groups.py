@@ -45,10 +45,10 @@ def false_pairs(ids, mask=None):
     return len(different) - len(np.unique(dependent_groups(ids.astype(np.int32), mask)))
 
 
-@pytest.mark.parametrize(
-    ("words", "n", "least"),
-    [(4, 128, 0.98), (50, 12, 0.82), (300, 24, 0.99), (5000, 24, 0.99)],
-)
+COPIES = [(4, 128, 0.98), (50, 12, 0.82), (300, 24, 0.99), (5000, 24, 0.99)]
+
+
+@pytest.mark.parametrize(("words", "n", "least"), COPIES)
 def test_near_copies_are_together_and_others_are_not(words, n, least):
     ids, truth = near_copies(0, words=words, n=n)
     groups = dependent_groups(ids)
@@ -235,13 +235,12 @@ def test_near_copies_leave_no_dimension_of_position():
     assert significant_rank(ids, groups=dependent_groups(ids), **options).rank == 0
 
 
-@pytest.mark.parametrize("documents", [1, 2, 3])
+@pytest.mark.parametrize("documents", [1, 3])
 def test_few_or_empty_documents(documents):
-    for ids in (np.zeros((documents, 0), np.int32), np.zeros((documents, 4), np.int32)):
-        assert len(dependent_groups(ids)) == documents
     ids = np.arange(8 * documents, dtype=np.int32).reshape(documents, 8)
     np.testing.assert_array_equal(dependent_groups(ids), np.arange(documents))
-    assert len(dependent_groups(ids, ids < 0)) == documents
+    for other, mask in ((ids[:, :0], None), (0 * ids, None), (ids, ids < 0)):
+        assert dependent_groups(other, mask).tolist() == [0] * documents
 
 
 def clustered(seed, *, share=0.3, each=30):

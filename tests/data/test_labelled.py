@@ -48,6 +48,7 @@ CLASSES = {
     "numbers as Python reads them": (["1e3", "nan", "inf"], ("1e3", "inf", "nan")),
     "text alphabetically": (["b", "a", "10"], ("10", "a", "b")),
     "whole numbers": ([1.0, 0, 1], ("0", "1")),
+    "booleans": ([False, True, False], ("false", "true")),
     "wide integers": ([2**60, 2**60 + 1, 0], ("0", str(2**60), str(2**60 + 1))),
 }
 
@@ -56,11 +57,13 @@ CLASSES = {
 def test_classes_are_sorted(tmp_path, case):
     labels, names = CLASSES[case]
     rows = [(label, f"text {i}") for i, label in enumerate(labels)]
-    for name in ("a.tsv", "a.jsonl")[case == "whole numbers" :]:
+    for name in ("a.tsv", "a.jsonl")[case in ("whole numbers", "booleans") :]:
         labelled = load_labelled(written(tmp_path, name, rows))
         found = [labelled.names[number] for number in labelled.labels]
         assert labelled.names == names
-        assert found == [f"{x:g}" if isinstance(x, float) else str(x).strip() for x in labels]
+        assert found == [
+            f"{x:g}" if isinstance(x, float) else str(x).strip().lower() for x in labels
+        ]
 
 
 def test_like_shares_vocabulary_length_and_classes(tmp_path):

