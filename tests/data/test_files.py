@@ -18,8 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core import memory
-from jaxpe._core.errors import MissingExtraError
-from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import Corpus, find_shards, load_corpus, load_tokens
 from jaxpe.data.corpora.load import sample_rows
 from jaxpe.data.formats import files
 from tests.data.reading import read_both_ways, refused, write_lines
@@ -164,14 +163,6 @@ def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):
     refused(path, "memory")
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / "pipe.txt")  # nobody writes into it
-    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
-    (tmp_path / "zero.csv.gz").symlink_to("/dev/zero")
-    for name in ("pipe.txt", "zero.jsonl", "zero.csv.gz"):
-        refused(tmp_path / name, "regular file")
-
-
 def test_a_name_that_is_not_utf8_is_marked(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
     with open(path, "w") as file:
@@ -194,13 +185,6 @@ def test_damaged_compressed_files(tmp_path, monkeypatch, ending):
     monkeypatch.setattr(files, "LARGEST_TEXT", 10_000)
     path.write_bytes(COMPRESSORS[ending](b"a" * 10**6))
     refused(path, "line 1 has more")
-
-
-def test_zstandard_without_its_extra_names_it(tmp_path, monkeypatch):
-    (tmp_path / "x.txt").write_bytes(zstd(b"one\ntwo\n"))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match="parquet"):
-        load_corpus(tmp_path / "x.txt")
 
 
 ROWS = [
@@ -318,7 +302,7 @@ def test_turns_of_a_chat_name_a_command_that_makes_text(tmp_path, field):
     assert load_corpus(tmp_path / "texts.jsonl").documents == ['hi "all"\né'] * 2
 
 
-FASTA = b"; a comment\n>one first\nacgt\nACGT\n\n>two\nMKV*\n>three\n"
+FASTA = b"; a comment\n>one first\nacgt\nACGT\n\n>empty\n>two\nMKV*\n"
 FASTQ = b"@one\nacgtac\nGT\n+one\n@@@@\n@@@@\n@two\nMKV\n+\n>@>\n"
 
 

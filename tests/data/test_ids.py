@@ -58,7 +58,7 @@ def test_synthetic_by_name():
 
 def test_options_that_ids_do_not_take():
     for option in ({"tokenizer": "bytes"}, {"special": True}, {"text_field": "x"}, {"length": 1}):
-        refused("synthetic", f"`{[*option][0]}`", load_tokens, **option)
+        refused("synthetic", f"`{next(iter(option))}`", load_tokens, **option)
 
 
 def npy(header, content=b"", version=(1, 0)):

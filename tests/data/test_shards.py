@@ -149,15 +149,3 @@ def test_refused(folder, monkeypatch, source):
 def test_a_file_without_permission_is_refused(folder):
     (folder / "a.txt").chmod(0)
     refused([folder / "a.txt"], "cannot be read", find_shards)
-
-
-def test_a_damaged_shard_is_named_where_it_is_read(tmp_path):
-    contents = {
-        "x.txt.gz": gzip.compress("\n".join(TEXTS * 50).encode())[:-9],
-        "x.txt": b"fine\n\xff\n",
-        "x.jsonl": b'{"text": "fine"}\n{"text"\n',
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-        (shard,) = find_shards([tmp_path / name])
-        refused(shard, f"{name}.*", texts)

@@ -16,7 +16,6 @@ from jaxpe.data.corpora.sources import held_out_split, source_name, source_paths
 from tests.data.reading import read_both_ways, refused, write_lines
 from tests.data.tfds_builder import NAMES, ROWS, TEXTS, tfds_folder
 
-
 FEATURES = {
     "text": {"dtype": "string", "_type": "Value"},
     "label": {"names": NAMES, "_type": "ClassLabel"},

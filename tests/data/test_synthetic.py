@@ -97,7 +97,7 @@ BAD = [
 
 @pytest.mark.parametrize(("make", "options"), BAD)
 def test_bad_parameters(make, options):
-    with pytest.raises(InputError, match=f"`{[*options][0]}` is"):
+    with pytest.raises(InputError, match=f"`{next(iter(options))}` is"):
         make(**options)
 
 

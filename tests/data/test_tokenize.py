@@ -11,8 +11,14 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, processors
 
-from jaxpe.data import Corpus, dependent_groups, load_labelled, load_tokens, open_tokenizer
-from jaxpe.data import tokenize
+from jaxpe.data import (
+    Corpus,
+    dependent_groups,
+    load_labelled,
+    load_tokens,
+    open_tokenizer,
+    tokenize,
+)
 from jaxpe.data.tokens import pretrained
 from jaxpe.data.tokens import vocabulary as vocabularies
 from tests.data.reading import refused
