@@ -300,10 +300,10 @@ def test_similarity_of_random_orders_is_that_of_all_pairs():
 
 
 def test_known_groups_are_read_with_the_documents(tmp_path):
-    rows = [("to be or", "w"), ("not", None), ("that is", "w"), (" ", 3), ("it", 3)]
+    rows = [("to be or", "w"), ("not", None), ("that is", "w"), (" ", 3), ("it", None), ("so", 3)]
     path = write_lines(tmp_path / "a.jsonl", *({"text": text, "by": by} for text, by in rows))
     corpus = load_tokens(path, group_field="by")
-    assert corpus.group_labels.tolist() == corpus.groups().tolist() == [0, 1, 0, 3]
+    assert corpus.group_labels.tolist() == corpus.groups().tolist() == [0, 1, 0, 3, 4]
     assert corpus.chosen(np.array([2, 3])).group_labels.tolist() == [0, 3]
     assert load_tokens(path).group_labels is None
     refused(path, "no column 'author'", load_tokens, group_field="author")
