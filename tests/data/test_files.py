@@ -332,6 +332,7 @@ def test_a_limit_draws_a_sample_and_tags_are_named(tmp_path):
     assert chosen["documents"] == "10 of 40"
     assert "HTML tags" in chosen
     assert load_tokens(path, limit=10, seed=1).cut.tolist() == [False] * 10
+    assert len({*sample_rows(50, limit=49, seed=1).tolist()}) == 49
     rows = sample_rows(5000, limit=10, seed=1)
     ids = load_tokens("synthetic", limit=10, seed=1).ids
     np.testing.assert_array_equal(ids, load_tokens("synthetic").ids[rows])

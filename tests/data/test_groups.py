@@ -2,7 +2,6 @@
 
 import itertools
 
-import jax
 import numpy as np
 import pyarrow
 import pytest
@@ -11,7 +10,6 @@ from pyarrow import parquet
 from jaxpe._core.errors import InputError
 from jaxpe.data import dependent_groups, load_tokens, neighbour_similarity, tokens_from_ids
 from jaxpe.data.corpora import groups as grouping
-from jaxpe.geometry import significant_rank
 from tests.data.reading import refused, write_lines
 from tests.unchecked import unchecked
 
@@ -226,13 +224,6 @@ def test_all_kinds_of_dependence_are_joined():
     assert len(np.unique(groups)) == 3
     with unchecked(), pytest.raises(InputError, match=r"`groups`.*one label for each of 6"):
         dependent_groups(ids, mask, groups=known[:3])
-
-
-def test_near_copies_leave_no_dimension_of_position():
-    ids, _ = near_copies(0, 150, words=60, n=12)
-    options = {"vocab_size": 60, "nulls": 19, "splits": 8, "key": jax.random.key(0)}
-    assert significant_rank(ids, groups=np.arange(600), **options).rank > 0
-    assert significant_rank(ids, groups=dependent_groups(ids), **options).rank == 0
 
 
 @pytest.mark.parametrize("documents", [1, 3])
