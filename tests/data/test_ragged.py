@@ -19,9 +19,13 @@ def test_lists_and_arrays_become_the_same_block():
     assert lists(ragged([])) == []
 
 
-def test_parts_are_joined():
-    assert lists(joined([ragged(ROWS[:2]), ragged(ROWS[2:])])) == [*ROWS]
+def test_parts_are_joined_and_chosen():
+    block = joined([ragged(ROWS[:2]), ragged(ROWS[2:])])
+    assert lists(block) == [*ROWS]
     assert lists(joined([])) == []
+    keep = np.array([True, False, True, False, True])
+    assert lists(block.chosen(keep)) == [ROWS[0], ROWS[2], ROWS[4]]
+    assert [lists(part) for part in block.split(2)] == [[*ROWS[:2]], [*ROWS[2:]]]
 
 
 @pytest.mark.parametrize("length", [1, 2, 4, 6])
@@ -33,8 +37,3 @@ def test_padded(rows, length):
         row[:length] for row in rows
     ]
     assert not ids[~mask].any()
-
-
-def test_sequences_are_chosen_by_a_mask():
-    keep = np.array([True, False, True, False, True])
-    assert lists(ragged(ROWS).chosen(keep)) == [ROWS[0], ROWS[2], ROWS[4]]

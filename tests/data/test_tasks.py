@@ -82,14 +82,8 @@ def test_published_filler_makes_rows_ambiguous(clean, published):
         ]
     )
     assert abs(published.ambiguous.mean() - expected) < 0.03
-
-
-def test_a_fifth_of_the_published_rows_is_ambiguous():
-    data = relative_distance(rows=20_000, triggers_in_filler=True)
-    assert abs(data.ambiguous.mean() - 0.194) < 0.01
-    assert data.ids.shape == (20_000, 120)
-    assert data.num_classes == 72
-    assert relative_distance(rows=100).labels.max() <= 71
+    data = relative_distance(rows=50, triggers_in_filler=True)
+    assert (data.ids.shape, data.num_classes) == ((50, 120), 72)
 
 
 def test_rows_that_occur_twice_are_kept_once():
@@ -125,11 +119,12 @@ def test_the_seed_decides_all(make):
 def test_split_parts_the_rows(clean):
     train, test = clean.split(0.3, seed=5)
     assert len(train.ids) == round(0.7 * len(clean.ids))
-    both = np.concatenate([train.ids, test.ids])
-    np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(clean.ids, axis=0))
+    both = [
+        (*row, label) for x in (train, test) for row, label in zip(x.ids, x.labels, strict=True)
+    ]
+    whole = [(*row, label) for row, label in zip(clean.ids, clean.labels, strict=True)]
+    assert sorted(both) == sorted(whole)
     assert set(train.batch()) == {"ids", "mask", "labels"}
-    with pytest.raises(InputError, match=r"`held_out=0.0` of 4000 rows leaves one part empty"):
-        clean.split(0.0)
 
 
 @pytest.mark.parametrize(("share", "rows"), [(0.24, 2), (0.26, 3), (0.29, 3)])
@@ -138,31 +133,23 @@ def test_the_held_out_share_is_rounded_to_the_nearest_row(clean, share, rows):
     assert (len(train.ids), len(test.ids)) == (10 - rows, rows)
 
 
-@pytest.mark.parametrize(
-    ("make", "sizes", "said"),
-    [
-        (relative_distance, {"rows": 0}, "`rows` is 0; pass at least 1"),
-        (relative_distance, {"vocab_size": 72}, "segments of 70 different words need 72: pass 73"),
-        (relative_distance, {"length": 96}, "pass 97 or more"),
-        (count_triggers, {"most": 121}, "`most=121` triggers do not fit a row of `length=120`"),
-        (count_triggers, {"triggers": 573}, "`triggers=573` .*573 words"),
-    ],
-)
-def test_sizes_that_no_row_can_have(make, sizes, said):
-    with pytest.raises(InputError, match=said):
+BAD = [
+    (relative_distance, {"rows": 0}, "`rows` is 0"),
+    (relative_distance, {"vocab_size": 72}, "pass 73"),
+    (relative_distance, {"length": 96}, "pass 97"),
+    (count_triggers, {"most": 121}, "`most=121`"),
+    (count_triggers, {"triggers": 573}, "`triggers=573`"),
+    (count_triggers, {"rows": 10, "seed": 2**32}, "`seed` is"),
+]
+
+
+@pytest.mark.parametrize(("make", "sizes", "word"), BAD)
+def test_sizes_and_seeds_that_no_row_can_have(make, sizes, word):
+    with pytest.raises(InputError, match=word):
         make(**sizes)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan"), float("inf")])
-def test_shares_that_split_nothing_off(share):
-    with pytest.raises(InputError, match=f"`held_out={share}` of"):
-        count_triggers(rows=100, length=10, most=8).split(share)
-
-
-@pytest.mark.parametrize("make", [relative_distance, count_triggers])
-def test_seeds_that_are_none(make):
-    for seed in (-1, 2**32):
-        with pytest.raises(InputError, match=f"`seed` is {seed}; pass at"):
-            make(rows=10, seed=seed)
-    with pytest.raises(InputError, match="`seed` is -1"):
-        make(rows=10, seed=0).split(seed=-1)
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan"), float("inf"), 1e-4])
+def test_shares_that_split_nothing_off(clean, share):
+    with pytest.raises(InputError, match="held_out"):
+        clean.take(np.arange(100)).split(share)
