@@ -38,7 +38,8 @@ def setting(name, *, batch=()):
     """An encoding with parameters off their initial values, and content for an attention layer."""
     entry = ENTRIES[name]
     rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape), initial(name)[0])
+    params = initial(name)[0]
+    params = jax.tree.map(lambda x: jax.device_put(x + 0.1 * rng.standard_normal(x.shape)), params)
     heads = (*batch, N, SIZES.num_heads, SIZES.head_dim)
     content = [rng.standard_normal(s) for s in ((*batch, N, SIZES.dim), *[heads] * 3)]
     positions = np.sort(rng.choice(SIZES.length, (*batch, N)), axis=-1).astype(np.int32)
@@ -303,7 +304,7 @@ def test_logits_depend_on_offsets_alone(name):
 def test_biases_have_derivatives_by_positions(name):
     """Also where a query and a key are at the same position."""
     encoding, params, (_, q, k, _), _ = setting(name)
-    i = jnp.arange(N) + jnp.linspace(0.1, 0.6, N)  # no offset is near a whole number
+    i = np.arange(N) + np.linspace(0.1, 0.6, N)  # no offset is near a whole number
 
     @jax.jit
     def total(i, j):

@@ -220,11 +220,10 @@ def test_derivatives_are_those_of_the_obvious_formula(interleaved):
     assert sum(kept) < 5 * q.size
 
 
-def MESH:
-    return jax.make_mesh((1, 1), ("rows", "heads"), axis_types=(kind,) * 2)
+MESH = jax.make_mesh((1, 1), ("rows", "heads"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
 
 
-def test_on_a_mesh(kind=jax.sharding.AxisType.Explicit):
+def test_on_a_mesh():
     """Positions and rows on one axis, heads on another; explicit axes are checked when tracing."""
     encoding = rope(head_dim=DIM)
     q, _, _ = qkv(np.float32)
