@@ -195,24 +195,6 @@ def test_scaled_positions_are_other_positions(positions):
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        (np.int16, np.int32),
-        (np.int64, np.int32),
-        (np.uint32, np.int32),
-        (np.float32, np.float32),
-        (np.float64, np.float64),
-    ],
-)
-def test_positions_are_int32_or_wide_floats(given, kept):
-    positions = as_positions(PLACES.astype(given))
-    assert positions.dtype == kept
-    np.testing.assert_array_equal(positions, PLACES)
-    with jax.enable_x64(False):
-        assert as_positions(PLACES.astype(given)).dtype.itemsize == 4
-
-
-@pytest.mark.parametrize(
     ("positions", "shape"),
     [
         ((4,), (5, 2, 8)),
@@ -234,13 +216,3 @@ def test_positions_that_do_not_fit_are_refused(positions, shape):
 def test_positions_that_are_no_numbers_are_refused(positions):
     with unchecked(), pytest.raises(ValueError, match="position"):
         as_positions(positions)
-
-
-def test_known_positions_inside_a_trace_are_looked_at():
-    """An int64 array of JAX, closed over by a program that is being traced."""
-    known, far = jnp.arange(N), jnp.arange(N) + 2**31
-    assert known.dtype == jnp.int64
-    add = jax.jit(lambda x: x + as_positions(known))
-    np.testing.assert_array_equal(add(jnp.zeros(N, jnp.int32)), PLACES)
-    with pytest.raises(ValueError, match="beyond 32 bits"):
-        jax.jit(lambda x: x + as_positions(far))(jnp.zeros(N, jnp.int32))

@@ -30,7 +30,6 @@ from jaxpe.nn import (
     TransformerConfig,
     packed_positions,
     padded_positions,
-    parameter_count,
 )
 from tests.nn.models import shapes_of
 
@@ -225,11 +224,6 @@ def test_chunks_go_on_before_the_first_position():
     np.testing.assert_array_equal(mask[0], i[:, None] // 3 == i[None, :] // 3)
 
 
-def test_temperature_of_negative_positions_is_that_of_the_first():
-    query = encodings.position_temperature(period=4).query
-    np.testing.assert_array_equal(query((), jnp.ones((3, 1, 2)), jnp.array([-9, -2, 0])), 1)
-
-
 @pytest.mark.parametrize("n", [1, 5])
 def test_unit_lower_matrices_are_inverted(n):
     rng = np.random.default_rng(0)
@@ -386,16 +380,6 @@ def test_decoder_laws(name):
     short = np.concatenate([IDS[:, kept], IDS[:, :2]], 1)  # of the same shape
     alone, _ = run(short)
     np.testing.assert_allclose(padded[:, kept], alone[:, :5], atol=3e-6)
-
-
-def test_unrolled_and_rematerialised_patterns_are_those_of_the_scan():
-    pattern = LAYERED["pattern_of_two_with_one_left_over"]
-    whole, _ = program(decoder(pattern))(IDS)
-    for changes in ({"scan": False}, {"remat": True}):
-        other, _ = program(decoder(pattern, **changes))(IDS)
-        np.testing.assert_allclose(other, whole, atol=3e-6)
-    plain = parameter_count(shapes_of(lambda: Decoder(CONFIG, rngs=nnx.Rngs(0))))
-    assert parameter_count(decoder(pattern)) - plain == 2 * (DIM * HEADS + HEADS)
 
 
 # Bad input.

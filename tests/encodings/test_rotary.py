@@ -24,7 +24,6 @@ from jaxpe.encodings import (
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
-    NtkByPartsScaling,
     NtkScaling,
     ProportionalScaling,
     directional_rope,
@@ -294,18 +293,6 @@ def test_phases_between_positions():
 # --- scalings ---
 
 
-def test_yarn_is_ntk_by_parts_with_an_attention_factor():
-    parts, one = NtkByPartsScaling(4.0, 64).frequencies(DIM, 1e4, None)
-    yarn, factor = YarnScaling(4.0, 64).frequencies(DIM, 1e4, None)
-    np.testing.assert_array_equal(yarn, parts)
-    assert one == 1.0
-    assert factor == 0.1 * np.log(4.0) + 1
-    assert YarnScaling(4.0, 64, attention_factor=2.0).frequencies(DIM, 1e4, 9)[1] == 2.0
-    assert YarnScaling(40.0, 64, mscale=1.0, mscale_all_dim=1.0).frequencies(DIM, 1e4, 9)[1] == 1.0
-    absent = YarnScaling(40.0, 64, mscale=0.0, mscale_all_dim=1.0)  # to transformers, too
-    np.testing.assert_allclose(absent.frequencies(DIM, 1e4, 9)[1], 1 + 0.1 * np.log(40))
-
-
 def test_llama3_with_equal_factors_is_a_step():
     """As in the configuration of Llama 4 Scout."""
     ratio = Llama3Scaling(16.0, 1.0, 1.0, 8192).frequencies(128, 5e5, None).inverse
@@ -395,22 +382,6 @@ def test_any_fraction_of_whole_pairs_is_itself():
 
 
 # --- layouts ---
-
-
-def test_interleaved_is_half_split_after_the_permutation():
-    order = jaxpe.encodings.rotary_permutation(
-        rotary_dim=8, source="interleaved", target="half_split"
-    )
-    assert order.tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
-    q = normal(0, N, HEADS, 8)
-    one, other = rope(head_dim=8, layout="interleaved"), rope(head_dim=8)
-    np.testing.assert_allclose(
-        one.query((), q, PLACES)[..., order], other.query((), q[..., order], PLACES), atol=1e-15
-    )
-    back = jaxpe.encodings.rotary_permutation(
-        rotary_dim=8, source="half_split", target="interleaved"
-    )
-    np.testing.assert_array_equal(order[back], np.arange(8))
 
 
 @pytest.mark.parametrize(("axis", "rotary_dim"), [(-1, None), (0, 4)])

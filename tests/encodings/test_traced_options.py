@@ -86,11 +86,8 @@ FOUR = np.array([1.0, 1.5, 2.0, 3.0])
 DIVISORS = {"short_factor": tuple(FOUR), "long_factor": tuple(2 * FOUR)}
 
 OPTIONS: dict[str, Option] = {
-    **of_vectors("sinusoidal_vectors", "base", 100.0, dim=4),
-    **of_vectors("legendre_vectors", "s", 5.0, dim=4, length=12),
     **of_vectors("power_positions", "tau", 0.5),
     **of_vectors("power_positions", "power", 0.3),
-    **of_vectors("alibi_line", "slope", 0.5),
     **of_vectors("rotary_orbit", "base", 100.0, dim=4),
     "random_vectors scale": Option(
         lambda scale: encodings.random_vectors(jax.random.key(0), N, dim=2, scale=scale),
@@ -106,18 +103,15 @@ OPTIONS: dict[str, Option] = {
     **of("from_matrix", {"scale": 2.0}, P=TABLE, trainable=True),
     **of("information_optimal", {"scale": 2.0}, counts=COUNTS, dim=DIM, trainable=True),
     **of("scale_positions", {"factor": 0.5}, encoding=ROPE),
-    **of("rescaled", {"factor": 0.5}, encoding=ROPE),
     **of("warp_positions", {"tau": 0.5, "power": 0.3}, encoding=ROPE, length=12),
     **of("rerope", {"leak": 0.3}, encoding=ROPE, window=4),
     **of("sinusoidal", {"base": 100.0, "scale": 2.0}, dim=DIM),
     **of("fourier", {"sigma": 0.2, "scale": 2.0}, dim=DIM, learnable=True),
     **of("legendre", {"s": 5.0, "scale": 2.0}, dim=DIM, length=12, position_map="log"),
-    **of("spherical_harmonics", {"scale": 2.0}, axes=2, dim=DIM, rows=12, columns=12),
     **of("log_position", {"tau": 0.5, "power": 0.3, "scale": 2.0}, dim=DIM, length=12),
     **of("learned", {"stddev": 0.5}, dim=DIM, length=12),
     **of("random_fixed", {"scale": 0.5}, dim=DIM, length=12),
     **of("rope", {"base": 100.0}, head_dim=HEAD_DIM),
-    **of("mrope", {"base": 100.0}, axes=3, head_dim=HEAD_DIM, sections=(2, 1, 1)),
     **of("axial_rope", {"base": 100.0}, axes=2, head_dim=HEAD_DIM),
     **of("axial_rope", {"frequencies": TWO}, axes=2, head_dim=HEAD_DIM),
     **of(
@@ -125,8 +119,6 @@ OPTIONS: dict[str, Option] = {
         {"base": 100.0, "scale_base": 20.0, "gamma": 0.4, "center": 3.0},
         head_dim=HEAD_DIM,
     ),
-    **of("grape_multiplicative", {"base": 100.0}, head_dim=HEAD_DIM),
-    **of("gemma3", {"base": 100.0, "local_base": 10.0}, head_dim=HEAD_DIM),
     **of("llama4", {"base": 100.0, "temperature": 0.2}, head_dim=HEAD_DIM, temperature_period=2),
     **of(
         "fope",
@@ -139,9 +131,7 @@ OPTIONS: dict[str, Option] = {
     **of("pope", {"base": 100.0}, **HEAD_SIZES),
     **of("selective_rope", {"base": 100.0}, dim=DIM, **HEAD_SIZES),
     **of("alibi", {"slopes": TWO}, num_heads=HEADS),
-    **of("t5", {"stddev": 0.5}, num_heads=HEADS),
     **of("fire", {"threshold": 6.0, "c": 0.1}, num_heads=HEADS),
-    **of("cope", {"stddev": 0.5}, head_dim=HEAD_DIM, max_positions=12),
     **of("transformer_xl", {"base": 100.0, "stddev": 0.5}, **HEAD_SIZES),
     **of("inkling", {"alpha": 0.1, "stddev": 0.5}, num_heads=HEADS, dim=DIM, log_floor=2),
     **of("cable", {"gate_bias": 0.3, "stddev": 0.5}, num_heads=HEADS, dim=DIM),

@@ -10,7 +10,6 @@ import pytest
 import safetensors.numpy
 from flax import nnx
 
-import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.inspect.flax_model import FlaxModel
 from jaxpe.nn import (
@@ -18,8 +17,6 @@ from jaxpe.nn import (
     load_masked_lm,
     load_model,
     load_seq2seq_lm,
-    save_huggingface,
-    with_encoding,
 )
 from jaxpe.nn.checkpoints.encodings import read_plans
 from jaxpe.nn.checkpoints.model_config import find_architecture
@@ -93,25 +90,11 @@ def test_names_of_the_text_in_a_model_of_images(tmp_path):
         load_causal_lm(tmp_path / "other")
 
 
-def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):
-    """By its class, where the file does not list the kinds of layers."""
-    folder = tmp_path / "smollm3"
-    shutil.copytree(FOLDER / "smollm3", folder)
-    window = {"use_sliding_window": True, "sliding_window": 3, "no_rope_layers": [1, 0, 1, 0]}
-    kinds = ["full_attention", "sliding_attention"] * 2
-    logits = []
-    for layer_types in (kinds, None, kinds[::-1]):
-        change(folder, **window, layer_types=layer_types)
-        logits.append(np.asarray(load_causal_lm(folder)(CHANGED_IDS.astype(np.int32)).logits))
-    np.testing.assert_array_equal(logits[0], logits[1])
-    assert np.abs(logits[0] - logits[2]).max() > 1e-3
-
-
 def test_modernbert_of_transformers_4_has_a_base_for_each_kind_of_layer(tmp_path):
     folder = tmp_path / "modernbert"
     shutil.copytree(FOLDER / "modernbert", folder)
     change(folder, rope_parameters=None, global_rope_theta=400.0, local_rope_theta=50.0)
-    bases = {plan.layer_type: plan.base for plan in read_plans(folder, find_architecture(folder))}
+    bases = {plan.name: plan.base for plan in read_plans(folder, find_architecture(folder))}
     assert bases == {"full_attention": 400.0, "sliding_attention": 50.0}
 
 
@@ -215,19 +198,3 @@ def test_shards_are_one_model_unless_one_is_cut_off(tmp_path):
     cut.write_bytes(cut.read_bytes()[:-100])
     with pytest.raises(InputError, match="part-1"):
         load_causal_lm(folder)
-
-
-def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
-    """A pattern of layers too; parameters of the rest stay those of the file."""
-    own, rope = load_causal_lm(FOLDER / "gpt2"), jaxpe.rope(head_dim=8)
-    turned = with_encoding(own, rope, key=jax.random.key(0))
-    assert own.decoder.length == 32
-    assert turned.decoder.length is None
-    assert turned.decoder.encoding_params.get_value() == ()
-    one, other = (np.asarray(m.decoder.tokens.embedding.get_value()) for m in (own, turned))
-    np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match="has another encoding"):
-        save_huggingface(turned, tmp_path)
-    pattern = jaxpe.encodings.interleaved_layers(rope, jaxpe.t5(num_heads=4), period=2)
-    model = with_encoding(load_causal_lm(FOLDER / "llama"), pattern, key=jax.random.key(0))
-    assert jax.tree.leaves(model.decoder.pattern_params)[0].shape == (1, 32, 4)

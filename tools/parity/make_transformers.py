@@ -1,12 +1,13 @@
-"""Write `transformers_bias.npz`: T5, ALiBi, Wav2Vec2-BERT and XLNet as HF has them.
+"""Write `transformers_{bias,content,attention}.npz`: biases and layers of HF transformers.
 
-Run by hand, in an environment of its own with NumPy, torch and transformers (the file says which
-versions it came from); the tests need none of them:
+Run by hand, in an environment of its own with NumPy, torch and transformers (the files say which
+versions they came from); the tests need none of them:
 
-    python tools/parity/make_transformers_bias.py
+    python tools/parity/make_transformers.py
 
 transformers 5 has neither BERT's `relative_key` nor Transformer-XL any more. What is left of them
-is stored: Wav2Vec2-BERT's keys and XLNet's attention.
+is stored: Wav2Vec2-BERT's keys and XLNet's attention. Layers are one with a sink (gpt-oss) and one
+with a gate (Qwen3-Next).
 """
 
 from pathlib import Path
@@ -121,16 +122,111 @@ def xlnet(out: dict) -> None:
     out.update({f"xlnet_{key}": np.asarray(array) for key, array in arrays.items()})
 
 
+HEADS, WIDTH, N = 2, 4, 40
+DEBERTA = {"log": {"position_buckets": 8, "max_relative_positions": 20}, "plain": {}}
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def deberta(out: dict) -> None:
+    """Logits of one row, from the attention of DeBERTa v2 with the projections of the tables 1."""
+    import torch
+    from transformers import DebertaV2Config
+    from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+
+    q, k = (torch.from_numpy(out[name]) for name in ("q", "k"))
+    for name, options in DEBERTA.items():
+        options = {"max_relative_positions": 6} | options
+        span = options.get("position_buckets", options["max_relative_positions"])
+        config = DebertaV2Config(
+            hidden_size=HEADS * WIDTH,
+            num_attention_heads=HEADS,
+            relative_attention=True,
+            pos_att_type=["c2p", "p2c"],
+            share_att_key=False,
+            **options,
+        )
+        layer = DisentangledSelfAttention(config).eval()
+        table = torch.from_numpy(normal(2, 2 * span, HEADS * WIDTH))
+        with torch.no_grad():
+            for table_name, projection in (
+                ("key_table", layer.pos_key_proj),
+                ("query_table", layer.pos_query_proj),
+            ):
+                out[f"deberta_{name}_{table_name}"] = projection(table).numpy()
+            bias = layer.disentangled_attention_bias(q, k, None, table, 3)
+        out[f"deberta_{name}_bias"] = bias.numpy()
+
+
+def inkling(out: dict) -> None:
+    import torch
+    from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
+
+    layer = InklingRelativeLogits(3, 8)
+    out["inkling_profiles"], out["inkling_r"] = normal(3, 3, 8), normal(4, 1, 5, HEADS, 3)
+    layer.proj.data = torch.from_numpy(out["inkling_profiles"])
+    positions = torch.arange(N - 5, N), torch.arange(N)
+    with torch.no_grad():
+        out["inkling_bias"] = layer(torch.from_numpy(out["inkling_r"]), *positions)[0].numpy()
+
+
+TOKENS, SIZES = (
+    7,
+    {"hidden_size": 12, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8},
+)
+
+
+def layers() -> dict:
+    """Attention of both models: gpt-oss has no window in its second layer."""
+    from transformers import GptOssConfig, Qwen3NextConfig
+    from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
+
+    options = SIZES | {"attn_implementation": "eager", "num_hidden_layers": 2}
+    return {
+        "gpt_oss": GptOssAttention(GptOssConfig(**options), 1),
+        "qwen3_next": Qwen3NextAttention(Qwen3NextConfig(**options), 1),
+    }
+
+
+def attention(out: dict) -> None:
+    import torch
+
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: torch.from_numpy(rng.standard_normal(shape).astype(np.float32))  # noqa: E731
+    x = draw(1, TOKENS, SIZES["hidden_size"])
+    mask = torch.full((TOKENS, TOKENS), -torch.inf).triu(1)[None, None]
+    out["x"] = x.numpy()
+    for name, layer in layers().items():
+        width = SIZES["head_dim"] // (2 if name == "gpt_oss" else 1)  # its cos and sin are halves
+        nowhere = torch.ones(1, TOKENS, width), torch.zeros(1, TOKENS, width)
+        for path, parameter in layer.named_parameters():
+            parameter.data = 0.5 * draw(*parameter.shape)
+            out[f"{name}.{path}"] = parameter.data.numpy()
+        with torch.no_grad():
+            found, weights = layer(x, nowhere, mask)
+        out |= {f"{name}_output": found.numpy(), f"{name}_weights": weights.numpy()}
+
+
 def main() -> None:
     # Here and above, so that the tests can collect this file without them.
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
-    out = {"versions": f"transformers {transformers.__version__}, torch {torch.__version__}"}
-    for part in (t5, alibi, wav2vec2_bert_keys, xlnet):
-        part(out)
-    np.savez_compressed(HERE / "transformers_bias.npz", **out)
+    versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    heads = {"q": normal(0, HEADS, N, WIDTH), "k": normal(1, HEADS, N, WIDTH)}
+    for name, start, parts in (
+        ("bias", {}, (t5, alibi, wav2vec2_bert_keys, xlnet)),
+        ("content", heads, (deberta, inkling)),
+        ("attention", {}, (attention,)),
+    ):
+        out: dict = {"versions": versions, **start}
+        for part in parts:
+            part(out)
+        np.savez_compressed(HERE / f"transformers_{name}.npz", **out)
 
 
 if __name__ == "__main__":
