@@ -9,18 +9,25 @@ import pytest
 
 import jaxpe
 from jaxpe import attend, chain, encodings
-from jaxpe.encodings import AttentionMask, EncodingSizes, Rows, catalogue
+from jaxpe.encodings import AttentionMask, EncodingSizes, Rows
 from jaxpe.encodings.implementations import lacking
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 
 N, HEADS, WIDTH = 7, 4, 8
 SIZES = EncodingSizes(dim=8, num_heads=HEADS, head_dim=WIDTH, length=16)
 PAIR_HOOKS = ("products", "bias", "mask", "value")
+
+
+def pair_hooks(name):
+    encoding = encodings.resolve(name).first_layer(SIZES)
+    return tuple(hook for hook in encoding._fields if encoding.defines(hook)), encoding.whole_rows
+
+
+# One of each set of hooks: blocks know no families.
 OF_PAIRS = [
-    entry.name
-    for entry in catalogue(*ONE_OF_EACH_KIND)
-    if any(map(entry.first_layer(SIZES).defines, PAIR_HOOKS))
-    and not entry.first_layer(SIZES).whole_rows
+    name
+    for (hooks, whole_rows), name in {pair_hooks(n): n for n in ONE_OF_EACH_KIND}.items()
+    if set(hooks) & {*PAIR_HOOKS} and not whole_rows
 ]
 INDEX, NONE = np.arange(N), np.zeros(N, int)
 PARTS, WHOLE = np.array([0, 0, 0, 1, 1, 1, 1]), np.ones((2, N), bool)
