@@ -41,43 +41,18 @@ def test_every_row_is_judged_without_unread_keys(results):
     assert refusing == set()
 
 
-def test_there_are_pages_of_more_than_60_families():
-    assert len({row.family for row in ROWS.values()}) > 60
-    assert len(ROWS) == len(positions.rows())  # a page each
-    pages = [name for name, _ in positions.sources()]
-    assert len(pages) == len(ROWS) + 1
-
-
-def test_rows_say_where_their_numbers_are_from():
-    assert {row.source for row in ROWS.values()} == set(positions.SOURCES)
-    for row in ROWS.values():
-        assert re.fullmatch(r"([\w.-]+/[\w.-]+)?", row.hub), row
-        assert not row.long or all(one.startswith("https://") for one in row.long["sources"])
-
-
 def test_a_page_has_layers_figure_threads_and_configuration(folder, results):
     page = built("gemma-4-26b-a4b", folder)
     titles = [one.astext() for one in page.findall(nodes.title)]
-    assert titles[0] == "Layers"
-    assert {"Frequencies", "What to check", "Known reports", "Configuration"} <= set(titles)
+    assert {"Layers", "Frequencies", "Known reports", "Configuration"} <= set(titles)
     assert "https://github.com/apple/coreai-models/issues/66" in links(page)
     assert "https://huggingface.co/google/gemma-4-26B-A4B" in links(page)
     (image,) = page.findall(nodes.image)
     assert b"<svg" in (folder / image["uri"]).read_bytes()
+    assert not list(built("bert", folder).findall(nodes.image))  # nothing rotates
     cells = [one.astext() for one in page.findall(nodes.entry)]
     assert "128 of 512" in cells
     assert "262,144" in cells
-
-
-def test_a_model_without_rotation_has_no_figure(folder):
-    page = built("bert", folder)
-    assert not list(page.findall(nodes.image))
-    assert "position table" in page.astext()
-
-
-def test_differences_of_programs_are_marked(folder):
-    marked = [one.astext() for one in built("ministral-3-8b", folder).findall(nodes.strong)]
-    assert "≠ 1" in marked
 
 
 LONGER = [slug for slug, row in ROWS.items() if row.long and row.long["length"]]
@@ -98,23 +73,10 @@ def test_recipes_have_the_numbers_of_the_vendor(slug, folder):
 
 def test_the_table_of_all_models_has_the_numbers_of_each(results):
     own = [one.replace("\u00a0", " ") for one in positions.overview(results["gemma-4-26b-a4b"])]
-    assert own == [
-        "all", "10,000, 1,000,000", "256 of 256, 128 of 512", "half", "default, proportional",
-        "1,024", "none",
-    ]  # fmt: skip
+    assert own[1:3] == ["10,000, 1,000,000", "256 of 256, 128 of 512"]
     assert positions.overview(results["command-r7b"])[0] == "24 of 32"
     assert positions.overview(results["bert"])[0] == "none: position table"
     assert positions.overview(results["ministral-3-8b"])[-1] == "vLLM 0.33, SGLang 0.5.23"
-
-
-def test_programs_that_refuse_and_quiet_rows_are_left_out(results):
-    result = results["qwen3-next-80b-a3b"]
-    (table,) = (x for x in positions.tables_of(result) if x.title.startswith("What programs"))
-    assert not any("refused" in row for row in table.rows)
-    assert len(table.header) == 3  # programs that agree, by how their rules are known
-    assert {row[0] for row in table.rows} == {
-        "type", "base", "rotated", "cos, sin", "pairs", "evidence",
-    }  # fmt: skip
 
 
 def test_programs_that_agree_on_every_group_have_one_table():

@@ -1,8 +1,6 @@
 """Position vectors and the encodings built from them: laws over all of them, then each alone."""
 
 import functools
-import inspect
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,24 +9,19 @@ import pytest
 
 from jaxpe import (
     count_tokens,
-    euclidean_distances,
-    fisher_rao_distances,
     fourier,
     from_matrix,
     information_optimal,
     information_optimal_encoding,
     learned,
     low_rank,
-    positional_distributions,
     scale_positions,
     sinusoidal,
     sinusoidal_vectors,
     stress,
 )
-from jaxpe.encodings import from_vectors, inverse_frequencies, random_fixed, random_vectors
-from jaxpe.geometry import low_rank_factors
+from jaxpe.encodings import inverse_frequencies, random_fixed
 
-PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"
 LENGTH, DIM = 9, 6
 IDS = np.random.default_rng(0).integers(0, 12, (40, LENGTH), dtype=np.int32)
 MATRIX = np.random.default_rng(1).standard_normal((LENGTH, 4))
@@ -49,8 +42,6 @@ MAKE = {
     "information_optimal": lambda **kw: information_optimal(_counts(), dim=DIM, **kw),
     "low_rank": lambda **kw: low_rank(length=LENGTH, dim=DIM, rank=2, stddev=1.0, **kw),
 }
-TRAINABLE = {"learned", "fourier_learnable", "from_matrix_trainable", "low_rank"}
-WITH_PARAMS = sorted(set(MAKE) - {"sinusoidal"})
 every = pytest.mark.parametrize("name", MAKE)
 
 
@@ -90,75 +81,18 @@ def test_embed_adds_the_vectors_or_puts_them_behind(name):
     )
 
 
-def test_appended_positions_and_tokens_have_gradients_of_their_own():
-    encoding = learned(length=8, dim=DIM, mode="concat")
-    i, x, weights = np.array([4, 0, 7], np.int32), _embeddings(3, 2), _embeddings(3, 2 + DIM)
-
-    def loss(x, params):
-        return jnp.sum(weights * encoding.embed(params, x, i))
-
-    params = encoding.init(jax.random.key(0))
-    of_tokens, of_params = jax.grad(loss, argnums=(0, 1))(x, params)
-    np.testing.assert_array_equal(of_tokens, weights[:, :2])
-    np.testing.assert_array_equal(of_params["table"][i], weights[:, 2:])
-
-
-@every
-def test_rows_depend_on_their_own_position_alone(name):
-    encoding, params = _built(name)
-    packed = np.array([[0, 1, 2, 0], [5, 6, 0, 1]], np.int32)
-    x = _embeddings(2, 4, DIM)
-    vectors = encoding.vectors(params, packed)
-    np.testing.assert_allclose(
-        vectors, encoding.vectors(params, np.arange(LENGTH))[packed], atol=1e-15
-    )
-    np.testing.assert_allclose(encoding.embed(params, x, packed), x + vectors, rtol=1e-14)
-
-
-@pytest.mark.parametrize("name", WITH_PARAMS)
-def test_gradients_reach_what_is_trainable_and_nothing_else(name):
-    encoding, params = MAKE[name](), _built(name)[1]
-    i, x = np.array([0, 3, 3, 8], np.int32), _embeddings(4, DIM)
-
-    def loss(params):
-        return jnp.sum(jnp.sin(encoding.embed(params, x, i)))
-
-    gradient = jax.jit(jax.grad(loss))(params)
-    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
-    assert (largest > 0) == (name in TRAINABLE)
-    rng = np.random.default_rng(0)
-    direction = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape), params)
-    value = jax.jit(lambda t: loss(jax.tree.map(lambda p, d: p + t * d, params, direction)))
-    slope = (value(1e-6) - value(-1e-6)) / 2e-6 if name in TRAINABLE else 0.0
-    backward = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
-    np.testing.assert_allclose(backward, slope, rtol=1e-6, atol=1e-9)
-    forward = jax.jit(lambda t: jax.jvp(loss, (params,), (t,))[1])(direction)
-    np.testing.assert_allclose(forward, backward, rtol=1e-10, atol=1e-12)
-
-
 def test_a_width_that_does_not_fit_is_refused():
     (encoding, params), wrong = _built("sinusoidal"), DIM - 1
-    message = f"width {DIM} cannot be added to embeddings of width {wrong}.*dim={wrong}.*concat"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="width"):
         encoding.embed(params, _embeddings(3, wrong), np.arange(3))
 
 
-@pytest.mark.parametrize("mode", ["add", "concat"])
-def test_embeddings_of_integers_are_refused(mode):
-    encoding = sinusoidal(dim=4, mode=mode)
-    with pytest.raises(ValueError, match=r"embeddings are int.*would truncate: pass floats"):
-        encoding.embed((), np.zeros((4, 4), int), np.arange(4))
-
-
-# Spread over devices
-
-# In a process of its own: the number of devices is fixed when JAX starts.
 # Sinusoids
 
 sinusoids = jax.jit(sinusoidal_vectors, static_argnames=("dim", "layout"))
 
 
-@pytest.mark.parametrize("dim", [2, 6, 64])
+@pytest.mark.parametrize("dim", [2, 64])
 def test_sinusoidal_is_equation_2(dim):
     table = np.zeros((10, dim))
     for i in range(10):
@@ -171,62 +105,21 @@ def test_sinusoidal_is_equation_2(dim):
     np.testing.assert_allclose(apart, parts, atol=1e-14)
 
 
-def test_sinusoids_are_right_at_far_positions():
-    peer = np.load(PARITY)
-    i = peer["sinusoid_positions"].astype(np.int32)
-    expected = np.stack([peer["sinusoid_sin"], peer["sinusoid_cos"]], -1).reshape(len(i), 16)
-    # 0.5 ulp of the float64 phase, 10⁶
-    np.testing.assert_allclose(sinusoids(i, dim=16), expected, atol=3e-10)
-    with jax.enable_x64(False):
-        rough = sinusoids(i, dim=16)
-        near = sinusoids(np.float32([0.25, 40.5]), dim=16)
-    assert rough.dtype == jnp.float32
-    np.testing.assert_allclose(rough, expected, atol=5e-7)
-    np.testing.assert_allclose(near, sinusoids(np.array([0.25, 40.5]), dim=16), atol=3e-6)
-
-
 # Tables
 
 
-@pytest.mark.parametrize("make", [learned, random_fixed])
-def test_vectors_are_the_rows_of_the_table(make):
-    encoding = make(length=4, dim=3)
-    params = jax.jit(encoding.init)(jax.random.key(0))
-    for i in (np.array([3, 0, 0]), np.array([3.0, 0.0, 0.0])):
-        vectors = jax.jit(lambda params, i=i: encoding.vectors(params, i))(params)
-        np.testing.assert_array_equal(vectors, np.asarray(params["table"])[[3, 0, 0]])
+@pytest.mark.parametrize("positions", [[0.0, 4.5], [-1, 2], [0.5, 1.0], [np.nan, 0.0], [2**31, 0]])
+def test_known_positions_without_a_row_are_refused(positions):
+    encoding = learned(length=4, dim=2)
+    params, x, i = encoding.init(jax.random.key(0)), jnp.zeros((2, 2)), np.array(positions)
+    for apply in (encoding.embed, jax.jit(lambda p, x, _: encoding.embed(p, x, i))):
+        with pytest.raises(ValueError, match="position"):
+            apply(params, x, i if apply is encoding.embed else ())
 
 
 @pytest.mark.parametrize(
-    ("positions", "message"),
-    [
-        (np.array([0.0, 4.5]), r"position 4.5 has no row in a table of length 4: .*, 3 / 4.5\)"),
-        (np.array([-1, 2]), "position -1 has no row.*padding"),
-        (np.array([0.5, 1.0]), "position 0.5 has no row.*between rows.*interpolate=True"),
-        (np.array([np.nan]), r"position nan has no row|hold NaN"),
-        (np.array([2**31]), "position 2147483648 is beyond 32 bits"),
-    ],
+    ("interpolate", "dtype"), [(False, np.int32), (False, np.float64), (True, np.float64)]
 )
-def test_known_positions_without_a_row_are_refused(positions, message):
-    encoding = learned(length=4, dim=2)
-    params = encoding.init(jax.random.key(0))
-    x = jnp.zeros((len(positions), 2))
-    for apply in (encoding.embed, jax.jit(lambda p, x, i=positions: encoding.embed(p, x, i))):
-        args = (params, x, positions) if apply is encoding.embed else (params, x)
-        with pytest.raises(ValueError, match=message):
-            apply(*args)
-
-
-@pytest.mark.parametrize("name", ["learned", "low_rank"])
-def test_a_table_of_another_shape_is_refused(name):
-    encoding, params = MAKE[name](), _built(name)[1]
-    short = {key: leaf[:-1] for key, leaf in params.items()}
-    with pytest.raises(ValueError, match=r"params\['(table|A)'\] has shape .* was built for"):
-        jax.eval_shape(encoding.vectors, short, np.arange(2))
-
-
-@pytest.mark.parametrize("interpolate", [False, True])
-@pytest.mark.parametrize("dtype", [np.int32, np.float64])
 def test_traced_positions_without_a_row_give_nan_and_no_gradient(interpolate, dtype):
     encoding = learned(length=4, dim=2, interpolate=interpolate)
     params = encoding.init(jax.random.key(0))
@@ -274,15 +167,6 @@ def test_the_derivative_along_a_table_is_its_slope_also_at_both_ends():
     assert slope(jnp.asarray([0.0, 0.5, 1.0, 1.5, 2.0])).tolist() == [1, 1, 4, 4, 4]
 
 
-def test_matrix_rows_padded_with_zeros_keep_their_distances():
-    encoding = from_matrix(MATRIX, dim=7, scale=3.0)
-    rows = rows_of(encoding, np.arange(LENGTH))
-    assert rows.shape == (LENGTH, 7)
-    np.testing.assert_allclose(
-        euclidean_distances(rows).values, 3 * euclidean_distances(MATRIX).values, atol=1e-14
-    )
-
-
 # Random features
 
 
@@ -298,13 +182,6 @@ def test_fourier_features_at_sinusoidal_frequencies_are_sinusoids():
     features = jax.jit(fourier(dim=8).vectors)(params, np.arange(20))
     sines = sinusoids(np.arange(20), dim=8, layout="concatenated")
     np.testing.assert_allclose(features, np.roll(sines, 4, axis=-1), atol=1e-14)
-
-
-def test_random_vectors_are_standard_normal():
-    x = np.asarray(random_vectors(jax.random.key(0), 400, dim=50, scale=3.0)) / 3.0
-    assert abs(x.mean()) < 0.03
-    assert abs(x.var() - 1) < 0.05
-    assert abs((x**4).mean() - 3) < 0.2
 
 
 # From counts
@@ -334,15 +211,6 @@ def test_information_optimal_of_empty_positions_is_zero():
     np.testing.assert_allclose((rows**2).sum() / (8 * 20), 0.5)
 
 
-def test_information_optimal_of_geodesics():
-    encoding = information_optimal(_counts(), dim=LENGTH, metric="fisher_rao")
-    rows = rows_of(encoding, np.arange(LENGTH))
-    D = fisher_rao_distances(positional_distributions(_counts()))
-    chords = information_optimal(_counts(), dim=LENGTH)
-    other = rows_of(chords, np.arange(LENGTH))
-    assert stress(rows, D) < 0.2 * stress(other, D)
-
-
 # Low rank
 
 
@@ -356,43 +224,17 @@ def test_low_rank_params_and_their_variance():
     np.testing.assert_allclose(rows, params["A"] @ params["B"].T, atol=1e-14)
 
 
-def test_low_rank_never_forms_the_rows_not_asked_for():
-    encoding = low_rank(length=300, dim=200, rank=4)
-    params = jax.eval_shape(encoding.init, jax.random.key(0))
-    jaxpr = jax.make_jaxpr(encoding.vectors)(params, np.arange(2))
-    assert "300,200" not in str(jaxpr)
-
-
-def test_low_rank_from_factors_is_the_best_approximation():
-    factors = low_rank_factors(MATRIX, rank=2)
-    encoding = low_rank(length=LENGTH, dim=MATRIX.shape[1], rank=2)
-    rows = encoding.vectors({"A": factors.A, "B": factors.B}, np.arange(LENGTH))
-    lost = np.linalg.norm(MATRIX - rows) / np.linalg.norm(MATRIX)
-    np.testing.assert_allclose(lost, factors.relative_error)
-
-
-# Errors
-
-
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "word"),
     [
-        (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and positive, not 5"),
-        (lambda: fourier(dim=3), "dim must be even and positive, not 3"),
-        (lambda: learned(length=0, dim=2), "length must be at least 1, not 0"),
-        (lambda: from_matrix(MATRIX, dim=3), "P has 4 columns, more than dim=3: pass dim=4"),
-        (lambda: inspect.unwrap(from_matrix)(np.ones(3)), r"P has shape \(3,\): pass \[n, k\]"),
-        (lambda: low_rank(length=5, dim=3, rank=4), r"rank must lie in \[1, 3\] for length=5"),
-        (
-            lambda: inspect.unwrap(from_vectors)(lambda params, i: i, mode="multiply"),
-            "mode is 'multiply': pass 'add' or 'concat'",
-        ),
-        (
-            lambda: inspect.unwrap(information_optimal)(np.eye(3, dtype=int), dim=2, scale="max"),
-            "scale is 'max': pass a number or 'rms'",
-        ),
+        (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim"),
+        (lambda: learned(length=0, dim=2), "length"),
+        (lambda: from_matrix(MATRIX, dim=3), "columns"),
+        (lambda: low_rank(length=5, dim=3, rank=4), "rank"),
+        (lambda: sinusoidal(dim=4).embed((), np.zeros((4, 4), int), np.arange(4)), "float"),
+        (lambda: low_rank(length=4, dim=2, rank=1).vectors({"A": MATRIX}, np.arange(2)), "pass"),
     ],
-)  # fmt: skip
-def test_bad_input_is_refused_at_construction(call, message):
-    with pytest.raises(ValueError, match=message):
+)
+def test_bad_input_is_refused(call, word):
+    with pytest.raises(ValueError, match=word):
         call()

@@ -9,23 +9,29 @@ import pytest
 
 import jaxpe
 from jaxpe import attend, chain, encodings
-from jaxpe.encodings import AttentionMask, EncodingSizes, Rows, catalogue
-from jaxpe.encodings.implementations import LARGE, lacking
+from jaxpe.encodings import AttentionMask, EncodingSizes, Rows
+from jaxpe.encodings.implementations import lacking
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 
 N, HEADS, WIDTH = 7, 4, 8
 SIZES = EncodingSizes(dim=8, num_heads=HEADS, head_dim=WIDTH, length=16)
 PAIR_HOOKS = ("products", "bias", "mask", "value")
+
+
+def pair_hooks(name):
+    encoding = encodings.resolve(name).first_layer(SIZES)
+    return tuple(hook for hook in encoding._fields if encoding.defines(hook)), encoding.whole_rows
+
+
+# One of each set of hooks: blocks know no families.
 OF_PAIRS = [
-    entry.name
-    for entry in catalogue(*ONE_OF_EACH_KIND)
-    if any(map(entry.first_layer(SIZES).defines, PAIR_HOOKS))
-    and not entry.first_layer(SIZES).whole_rows
+    name
+    for (hooks, whole_rows), name in {pair_hooks(n): n for n in ONE_OF_EACH_KIND}.items()
+    if set(hooks) & {*PAIR_HOOKS} and not whole_rows
 ]
 INDEX, NONE = np.arange(N), np.zeros(N, int)
 PARTS, WHOLE = np.array([0, 0, 0, 1, 1, 1, 1]), np.ones((2, N), bool)
 PADDED = np.array([[True] * N, [True] * 4 + [False] * 3])
-WHOLE_ROWS = jaxpe.cope(head_dim=WIDTH, max_positions=4)
 MASKS = {
     "none": (NONE, NONE, WHOLE),
     "causal": (INDEX, NONE, WHOLE),
@@ -61,26 +67,28 @@ def outputs(encoding, implementation, positions, mask, arrays, **options):
     more = {"sink": sink[0]} if sink else {}
     return attend(
         encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask,
-        q_context=context, k_context=context, implementation=implementation, block_size=3,
-        **more, **options,
+        q_context=context, k_context=context, implementation=implementation,
+        **{"block_size": 3} | more | options,
     )  # fmt: skip
 
 
-def derivatives(function, arrays):
-    """Outputs, gradients of a projection, derivatives along a direction, and of the gradients."""
-    direction = jax.tree.map(lambda x: 0.1 * normal(7, *x.shape).astype(x.dtype), arrays)
+def derivatives(function, arrays, *, twice=True):
+    """Outputs and gradients of a projection; perhaps derivatives of both along a direction."""
 
     def project(arrays):
         out = function(arrays)
-        return jnp.sum(out * jnp.cos(jnp.arange(out.size)).reshape(out.shape))
+        return jnp.sum(out * jnp.cos(jnp.arange(out.size)).reshape(out.shape)), out
 
-    forward = jax.jvp(function, (arrays,), (direction,))
-    return forward, jax.jvp(jax.grad(project), (arrays,), (direction,))
+    gradient = jax.grad(project, has_aux=True)
+    if not twice:
+        return gradient(arrays)
+    direction = jax.tree.map(lambda x: 0.1 * normal(7, *x.shape).astype(x.dtype), arrays)
+    return jax.jvp(gradient, (arrays,), (direction,))
 
 
 @pytest.mark.parametrize("name", ["rope", *OF_PAIRS])
 def test_blocks_equal_dense(name):
-    """With a soft cap, dropout and a sink, also derivatives: forward, reverse and second ones.
+    """With a soft cap, dropout and a sink, also gradients, and second derivatives.
 
     Encodings of single tokens share the blocks of RoPE.
     """
@@ -95,8 +103,12 @@ def test_blocks_equal_dense(name):
     def both(arrays, order, segments, valid):
         mask = AttentionMask(order, order, segments, segments, valid)
         return [
-            derivatives(partial(outputs, encoding, name, INDEX, mask, **options), arrays)
-            for name in ("blocks", "dense")
+            derivatives(
+                partial(outputs, encoding, way, INDEX, mask, **options),
+                arrays,
+                twice=name in ("rope", "shaw"),
+            )
+            for way in ("blocks", "dense")
         ]
 
     for case, numbers in MASKS.items():
@@ -105,23 +117,48 @@ def test_blocks_equal_dense(name):
         assert np.isfinite(largest_errors(blocks, blocks)), case
 
 
-@pytest.mark.parametrize("case", MASKS)
-def test_large_logits_have_the_derivatives_of_dense_attention(case):
+def test_large_logits_have_the_derivatives_of_dense_attention():
     """Masked ones exceed the others by more than `exp` can hold, also where a query has no key."""
-    order, segments, valid = MASKS[case]
-    mask = AttentionMask(order, order, segments, segments, valid)
     arrays = ((), *qkv(), normal(4, 2, N, SIZES.dim))
-    options = {"scale": 2000.0}
-    blocks, dense = (
-        derivatives(partial(outputs, jaxpe.identity(), way, INDEX, mask, **options), arrays)
-        for way in ("blocks", "dense")
-    )
-    for found, wanted in zip(*map(jax.tree.leaves, (blocks, dense)), strict=True):
-        assert np.isfinite(found).all()
-        np.testing.assert_allclose(found, wanted, atol=1e-7 * max(1, np.abs(wanted).max()))
+
+    @jax.jit
+    def both(order, segments, valid):
+        mask = AttentionMask(order, order, segments, segments, valid)
+        return [
+            derivatives(partial(outputs, jaxpe.identity(), way, INDEX, mask, scale=2e3), arrays)
+            for way in ("blocks", "dense")
+        ]
+
+    for numbers in MASKS.values():
+        for found, wanted in zip(*map(jax.tree.leaves, both(*numbers)), strict=True):
+            assert np.isfinite(found).all()
+            np.testing.assert_allclose(found, wanted, atol=1e-7 * max(1, np.abs(wanted).max()))
 
 
-@pytest.mark.parametrize("common", [1e7, -1e9, -np.inf])
+@pytest.mark.parametrize("name", ["rope", "alibi", "sliding_window"])
+def test_fused_attention_equals_dense(name):
+    """With grouped queries, in float32 as accelerators have it."""
+    with jax.enable_x64(False):
+        encoding = encodings.resolve(name).first_layer(SIZES)
+        arrays = ((), *(x.astype(jnp.float32) for x in qkv(groups=2)), ())
+
+        @jax.jit
+        def both(order, segments, valid):
+            mask = AttentionMask(order, order, segments, segments, valid)
+            return [
+                derivatives(
+                    partial(outputs, encoding, way, INDEX, mask, block_size=None),
+                    arrays,
+                    twice=False,
+                )
+                for way in ("xla", "dense")
+            ]
+
+        for case, numbers in MASKS.items():
+            assert largest_errors(*both(*numbers)) < 5e-6, case
+
+
+@pytest.mark.parametrize("common", [1e7, -np.inf])
 def test_shares_sum_to_one_beside_a_large_common_bias(common):
     q, k, v = (x.astype(jnp.float32) for x in qkv(lead=()))
     far = jaxpe.Encoding(bias=lambda *_: jnp.full((1, 1, 1), common, jnp.float32))
@@ -141,8 +178,7 @@ def test_a_query_without_keys_has_output_zero():
         assert (np.abs(out).max(axis=(1, 2)) == 0).tolist() == [t in (0, 4) for t in range(N)]
 
 
-@pytest.mark.parametrize("size", [4, 64])
-def test_the_size_of_blocks_changes_nothing(size):
+def test_the_size_of_blocks_changes_nothing():
     """Nor the bits of dropout, with more keys than queries."""
     encoding = chain(jaxpe.rope(head_dim=WIDTH), encodings.sliding_window(size=4))
     q, k, v = qkv(n_q=5, n_k=9)
@@ -151,12 +187,12 @@ def test_the_size_of_blocks_changes_nothing(size):
     attended = partial(attend, encoding, ((), ()), q, k, v, q_positions=i, k_positions=j, **options)
     wanted = attended(implementation="dense", mask=AttentionMask(i, j))
     for mask in (AttentionMask(i, j), lambda i, j: j <= i, (j[None] <= i[:, None])[None, None]):
-        out = attended(implementation="blocks", block_size=size, mask=mask)
+        out = attended(implementation="blocks", block_size=4, mask=mask)
         np.testing.assert_allclose(out, wanted, atol=1e-12)
-    shapes = [(1, 1), (9,), (2, 1, 1, 9), (HEADS, 1, 9), (HEADS, 5, 1), (2, 1, 5, 9)]
-    for mask in (np.random.default_rng(9).random(shape) < 0.7 for shape in shapes):
+    for shape in ((9,), (2, 1, 1, 9), (HEADS, 5, 1)):
+        mask = np.random.default_rng(9).random(shape) < 0.7
         out, wanted = (
-            attended(implementation=way, block_size=size, mask=mask) for way in ("blocks", "dense")
+            attended(implementation=way, block_size=4, mask=mask) for way in ("blocks", "dense")
         )
         np.testing.assert_allclose(out, wanted, atol=1e-12)
 
@@ -177,18 +213,17 @@ def test_dropout_keeps_the_mean():
 
 def test_what_an_encoding_closes_over_has_a_gradient():
     q, k, v = qkv(lead=())
-    i = np.arange(N)
 
-    def project(slope, implementation):
+    @jax.jit
+    @jax.jacrev
+    def slopes(slope):
         encoding = jaxpe.alibi(num_heads=HEADS, slopes=slope)
-        options = {"implementation": implementation, "block_size": 3}
-        return attend(encoding, (), q, k, v, q_positions=i, k_positions=i, **options)[0].sum()
+        options = {"q_positions": INDEX, "k_positions": INDEX, "block_size": 3}
+        ways = ("blocks", "dense")
+        outs = [attend(encoding, (), q, k, v, implementation=way, **options) for way in ways]
+        return jnp.stack([out[0].sum() for out in outs])
 
-    slopes = [
-        jax.jit(jax.grad(partial(project, implementation=name)))(0.5)
-        for name in ("blocks", "dense")
-    ]
-    np.testing.assert_allclose(*slopes, rtol=1e-12)
+    np.testing.assert_allclose(*slopes(0.5), rtol=1e-12)
 
 
 def test_bfloat16_is_summed_in_float32():
@@ -215,16 +250,8 @@ def test_masked_blocks_are_skipped():
         assert np.isnan(out[6:]).all()
 
 
-def test_pairs_that_depend_on_other_keys_are_never_made_of_blocks():
-    both = chain(WHOLE_ROWS, jaxpe.rope(head_dim=WIDTH))
-    for encoding in (WHOLE_ROWS, both, jaxpe.per_head([WHOLE_ROWS, jaxpe.identity()])):
-        assert lacking("blocks", encoding) is not None
-    assert lacking("blocks", jaxpe.rope(head_dim=WIDTH)) is None
-
-
-@pytest.mark.parametrize("mode", ["reverse", "forward", "forward over reverse"])
-def test_memory_is_linear(mode):
-    """Temporaries of a compiled derivative."""
+def test_memory_is_linear():
+    """Temporaries of a compiled gradient."""
 
     def temporaries(n):
         encoding, i = jaxpe.alibi(num_heads=2), np.arange(n)
@@ -234,13 +261,7 @@ def test_memory_is_linear(mode):
         def project(q, k, v):
             return attend(encoding, (), q, k, v, q_positions=i, k_positions=i, **options).sum()
 
-        gradient = jax.grad(project, argnums=(0, 1, 2))
-        derivative = {
-            "reverse": gradient,
-            "forward": lambda *x: jax.jvp(project, x, x)[1],
-            "forward over reverse": lambda *x: jax.jvp(gradient, x, x)[1],
-        }[mode]
-        lowered = jax.jit(derivative).lower(x, x, x)
+        lowered = jax.jit(jax.grad(project, argnums=(0, 1, 2))).lower(x, x, x)
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
     short, long = temporaries(512), temporaries(2048)
@@ -251,16 +272,13 @@ def test_memory_is_linear(mode):
 def test_what_cannot_be_computed_is_named():
     i, (q, k, v) = np.arange(N), qkv(lead=())
     attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
+    cope = jaxpe.cope(head_dim=WIDTH, max_positions=4)
+    both = chain(cope, jaxpe.rope(head_dim=WIDTH))
+    assert lacking("blocks", both) is not None
+    assert lacking("blocks", jaxpe.rope(head_dim=WIDTH)) is None
     with pytest.raises(ValueError, match="whole rows"):
-        attended(WHOLE_ROWS, WHOLE_ROWS.init(jax.random.key(0)), implementation="blocks")
+        attended(cope, cope.init(jax.random.key(0)), implementation="blocks")
     with pytest.raises(ValueError, match="less than 1"):
         attended(jaxpe.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
     with pytest.raises(ValueError, match="a soft cap"):
         attended(jaxpe.identity(), (), implementation="xla", cap=2.0)
-    far = int(LARGE**0.5) + 1
-    long = jax.ShapeDtypeStruct((far, 1, 2), jnp.float32)
-    at = np.arange(far)
-    with pytest.raises(ValueError, match="pass implementation='dense'"):
-        jax.eval_shape(
-            lambda x: attend(WHOLE_ROWS, (), x, x, x, q_positions=at, k_positions=at), long
-        )

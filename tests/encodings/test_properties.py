@@ -58,31 +58,6 @@ def test_loops_cost_as_often_as_they_run():
     assert 0.5 < found.flops / flops < 2
 
 
-@pytest.mark.parametrize(
-    ("name", "state", "reach"),
-    [
-        ("sinusoidal", "told apart", 8.0),
-        ("learned", "undefined", 1.0),
-        ("shaw", "constant", 17 / 32),
-        ("cosine", "repeats", 1.0),
-    ],
-)
-def test_states_beyond_the_length(name, state, reach):
-    found = properties(name)
-    assert (found.beyond, found.reach) == (state, reach)
-
-
-def test_alibi_has_no_loop_and_costs_pairs():
-    found = properties("alibi")
-    assert not found.looped
-    assert 1 <= found.flops / (SIZES.num_heads * SIZES.length) <= 8
-
-
-def test_a_length_too_short_to_try_is_refused():
-    with pytest.raises(ValueError, match="length=3 is too short to try: pass 4 or more"):
-        jaxpe.encoding_properties(*catalogue("alibi"), sizes=EncodingSizes(16, 2, 8, 3))
-
-
 def test_reach_of_a_line_that_bends():
     """Steps of 1 to 2T, of 1/4 to 4T, of 1/20 beyond."""
     length = 10

@@ -1,6 +1,5 @@
 """Registration: a new encoding is one function in one place, and is found everywhere."""
 
-import dataclasses
 import importlib
 import inspect
 import sys
@@ -9,7 +8,10 @@ import pytest
 
 import jaxpe
 from jaxpe import InputError
-from jaxpe.encodings import CatalogueEntry, catalogue, registry, resolve
+from jaxpe.analysis.corpus.vectors import scored_entries
+from jaxpe.analysis.extrapolation.encodings import trained_encoding
+from jaxpe.encodings import catalogue, registry, resolve
+from jaxpe.training.config import TrainConfig, encoding_entries
 
 MODULE = '''
 """Encodings of a user."""
@@ -61,6 +63,11 @@ for name, own in hooks.items():
 '''
 
 
+# Encodings of the module whose hook returns another shape or type.
+HOOKS = {"short": "vectors", "whole": "vectors", "additive": "mask"}
+HOOKS |= {"cut": "query", "flat": "embed"}
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """The name of a user's module in the current directory."""
@@ -89,25 +96,21 @@ def test_a_function_or_an_entry_stand_for_an_encoding(own):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "word"),
     [
-        ("no_such_module:f", "'no_such_module' cannot be imported"),
-        ("broken_of_mine:f", r"cannot be imported \(ModuleNotFoundError: .*nothing_of_that_name"),
-        ("windows_of_mine:other", "has no 'other'"),
-        ("windows_of_mine:number", "is int, not an encoding"),
-        ("windows_of_mine:wrong", "wrong.*int"),
-        ("windows_of_mine:failing", "failing.*KeyError: 'no table'"),
-        ("windows_of_mine:short", r"short.*`vectors` returns float.. \[2, 4\].*\[8, 4\]"),
-        ("windows_of_mine:whole", "whole.*`vectors` returns int"),
-        ("windows_of_mine:heads", r"heads.*shape"),
-        ("windows_of_mine:additive", "additive.*`mask` returns float.*bool"),
-        ("windows_of_mine:cut", "cut.*`query`"),
-        ("windows_of_mine:flat", "flat.*`embed`"),
-        ("windows_of_mine:pair", "pair.*ValueError"),
+        ("no_such_module:f", "imported"),
+        ("broken_of_mine:f", "nothing_of_that_name"),
+        ("windows_of_mine:other", "other"),
+        ("windows_of_mine:number", "int"),
+        ("windows_of_mine:wrong", "int"),
+        ("windows_of_mine:failing", "KeyError"),
+        *((f"windows_of_mine:{name}", f"`{hook}`") for name, hook in HOOKS.items()),
+        ("windows_of_mine:heads", "shape"),
+        ("windows_of_mine:pair", "ValueError"),
     ],
 )
-def test_what_is_no_encoding_is_refused(own, name, message):
-    with pytest.raises(InputError, match=message):
+def test_what_is_no_encoding_is_refused(own, name, word):
+    with pytest.raises(InputError, match=word):
         resolve(name)
 
 
@@ -119,36 +122,18 @@ def test_a_module_read_again_replaces_its_entries(own):
 
 
 def test_a_name_belongs_to_one_function(own):
-    with pytest.raises(ValueError, match=r"families\.rotary\.rope .*test_registry.*other"):
+    with pytest.raises(ValueError, match="rope"):
 
         @jaxpe.encodings.register("rope")
         def other(sizes):
             return jaxpe.identity()
 
-    with pytest.raises(ValueError, match="registered twice"):
+    with pytest.raises(ValueError, match="twice"):
 
         @jaxpe.encodings.register("twice")
         @jaxpe.encodings.register("twice")
         def twice(sizes):
             return jaxpe.identity()
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a+b", "a:b", "[red]a", "a.npz", "a" * 5000])
-def test_a_name_that_could_not_be_asked_for_is_refused(name):
-    with pytest.raises(ValueError, match="letters, digits"):
-        jaxpe.encodings.register(name)
-
-
-def test_families_are_the_files_of_jaxpe():
-    families = dict.fromkeys(entry.family for entry in catalogue())
-    assert list(families) == [
-        "absolute", "orthogonal", "logarithmic", "rotary", "learned_frequencies",
-        "context_extension", "temperature", "bias", "relative",
-        "disentangled", "data_dependent", "masks", "layer_patterns",
-    ]  # fmt: skip
-    for found in registry._REGISTERED.values():
-        file = found.function.__module__.rpartition(".")[2]
-        assert found.entry.family == file or (found.entry.name, file) == ("none", "base")
 
 
 def test_registered_factories_are_public_and_documented():
@@ -159,63 +144,12 @@ def test_registered_factories_are_public_and_documented():
         assert ">>>" in inspect.getdoc(function)
 
 
-def test_every_entry_says_in_one_line_what_it_does():
-    lines = [entry.description for entry in catalogue()]
-    assert len(set(lines)) == len(lines)
-    assert all(10 < len(line) < 130 and "\n" not in line for line in lines)
-
-
-def test_factories_of_each_family_are_registered():
-    """But for those that need more than sizes: arrays, a function, or settings of a checkpoint."""
-    registered = {found.function.__name__ for found in registry._REGISTERED.values()}
-    made = {
-        name
-        for name in jaxpe.encodings.__all__
-        if inspect.isfunction(f := getattr(jaxpe.encodings, name))
-        if inspect.signature(f).return_annotation is jaxpe.Encoding
-    }
-    assert made - registered == {
-        "from_file",
-        "from_matrix",
-        "from_vectors",
-        "per_head",
-        "rescaled",
-        "rope_from_hf",
-        "scale_positions",
-    }
-
-
-def test_a_new_encoding_is_in_the_tables(own, command):
-    words = ("encodings", "rope", f"{own}:halved", f"{own}:plain", "--dim", 16, "--heads", 2)
-    words = (*words, "--about", "overview")
-    code, out, err = command(*words, "--head-dim", 8, "--length", 32, "--form", "markdown")
-    assert code == 0, err
-    names = [line.split("|")[1].strip() for line in out.splitlines() if line.startswith("|")]
-    rows = ["encoding", "---", "rope", "halved", f"{own}:plain"]
-    assert names == 2 * rows  # what is computed, and where it comes from
-    assert f"| halved | {own} |" in out
-
-
-def test_a_new_encoding_is_scored(own):
-    from jaxpe.analysis.corpus.vectors import scored_entries
-
+def test_a_new_encoding_is_scored_and_trained_with(own, tmp_path):
     names = [f"{own}:halved", f"{own}:plain"]
     assert [entry.name for entry in scored_entries(names)][-2:] == ["halved", names[1]]
-    with pytest.raises(InputError, match=r"`encodings`: t5 has no position vectors"):
+    with pytest.raises(InputError, match="t5"):
         scored_entries(["t5"])
-    dash = CatalogueEntry("dash", "mine", lambda sizes: jaxpe.identity(), vectors="–")
-    with pytest.raises(InputError, match="dash"):
-        scored_entries([dash])
-
-
-def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):
-    from jaxpe.analysis.extrapolation.encodings import trained_encoding
-    from jaxpe.training.config import TrainConfig, encoding_entries
-
-    names = [f"{own}:halved", f"{own}:plain"]
     config = TrainConfig(source="words.txt", out=tmp_path, encoding="+".join(names))
     assert encoding_entries(config) == catalogue(*names)
-    with pytest.raises(InputError, match=r"`encoding`: .*has no 'other'"):
-        encoding_entries(dataclasses.replace(config, encoding=f"{own}:other"))
     sizes = jaxpe.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=2)
     assert trained_encoding(names[0], sizes).defines("bias")

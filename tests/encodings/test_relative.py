@@ -53,20 +53,13 @@ def shaw_row(i, j):
 
 def explicit_shaw(params, q, k, v):
     """Logits and outputs of Eqs. (3) and (4)."""
-    logits = np.zeros((HEADS, len(q), len(k)))
-    for h in range(HEADS):
-        for a, i in enumerate(QUERIES):
-            for b, j in enumerate(KEYS):
-                key = k[b, h] + params["key_table"][shaw_row(i, j)]
-                logits[h, a, b] = q[a, h] @ key / WIDTH**0.5
+    rows = np.array([[shaw_row(i, j) for j in KEYS] for i in QUERIES])
+    keys = k[None] + params["key_table"][rows][:, :, None]
+    logits = np.einsum("qhd,qkhd->hqk", q, keys) / WIDTH**0.5
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    out = np.zeros(q.shape)
-    for h in range(HEADS):
-        for a, i in enumerate(QUERIES):
-            for b, j in enumerate(KEYS):
-                out[a, h] += weights[h, a, b] * (v[b, h] + params["value_table"][shaw_row(i, j)])
-    return logits, out
+    values = v[None] + params["value_table"][rows][:, :, None]
+    return logits, np.einsum("hqk,qkhd->qhd", weights, values)
 
 
 def test_shaw_is_its_formula():
@@ -83,43 +76,6 @@ def test_shaw_is_its_formula():
 
     for ours, by_entry in zip(found(params), expected, strict=True):
         np.testing.assert_allclose(ours, by_entry, atol=1e-12)
-
-
-def test_shaw_key_gradient_is_the_sum_over_the_pairs_of_an_offset():
-    # Section 4.3 of the notes on fluxions: Σ over i, j with j − i = k of dS_ij · q_i.
-    encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
-    params = encoding.init(jax.random.key(0))
-    q, k, _ = arrays()
-    cotangent = normal(3, HEADS, len(QUERIES), len(KEYS))
-
-    def total(params):
-        return jnp.sum(encoding.bias(params, q, k, QUERIES, KEYS) * cotangent)
-
-    expected = np.zeros((2 * CLIP + 1, WIDTH))
-    for a, i in enumerate(QUERIES):
-        for b, j in enumerate(KEYS):
-            expected[shaw_row(i, j)] += cotangent[:, a, b] @ q[a] / WIDTH**0.5
-    gradient = jax.jit(jax.grad(total))(params)
-    np.testing.assert_allclose(gradient["key_table"], expected, atol=1e-12)
-    assert not gradient["value_table"].any()
-
-
-def test_shaw_value_gradient_is_the_sum_over_the_pairs_of_an_offset():
-    encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
-    params = encoding.init(jax.random.key(0))
-    weights = shares(4, HEADS, len(QUERIES), len(KEYS))
-    cotangent = normal(5, len(QUERIES), HEADS, WIDTH)
-
-    def total(params):
-        return jnp.sum(encoding.value(params, weights, QUERIES, KEYS) * cotangent)
-
-    expected = np.zeros((2 * CLIP + 1, WIDTH))
-    for a, i in enumerate(QUERIES):
-        for b, j in enumerate(KEYS):
-            expected[shaw_row(i, j)] += weights[:, a, b] @ cotangent[a]
-    gradient = jax.jit(jax.grad(total))(params)
-    np.testing.assert_allclose(gradient["value_table"], expected, atol=1e-12)
-    assert not gradient["key_table"].any()
 
 
 def test_shaw_between_offsets_is_the_mean_of_its_neighbours():
@@ -156,8 +112,7 @@ def explicit_transformer_xl(params, q, k, dim, i, j):
     return logits
 
 
-@pytest.mark.parametrize("dim", [None, 2, 10])
-@pytest.mark.parametrize("step", [1, 0.37])
+@pytest.mark.parametrize(("dim", "step"), [(None, 1), (10, 0.37)])
 def test_transformer_xl_is_its_formula_at_any_positions(dim, step):
     encoding = transformer_xl(num_heads=HEADS, head_dim=WIDTH, dim=dim)
     params = perturbed(encoding.init(jax.random.key(0)))
@@ -183,26 +138,3 @@ def test_transformer_xl_is_right_far_out_in_float32():
         rough = bias(*jax.tree.map(np.float32, (params, q, k)), i, i)
     assert rough.dtype == jnp.float32
     np.testing.assert_allclose(rough, exact, atol=2e-5)
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: shaw(head_dim=4, max_distance=0), "max_distance must be at least 1, not 0"),
-        (lambda: transformer_xl(num_heads=1, head_dim=3), "dim must be even and at least 2, not 3"),
-        (
-            lambda: transformer_xl(num_heads=2, head_dim=8).bias({}, *arrays()[:2], QUERIES, KEYS),
-            "built for head_dim=8, .* pass head_dim=4",
-        ),
-        (
-            lambda: shaw(head_dim=4, max_distance=1).value({}, jnp.ones((2, 3, 4)), QUERIES, KEYS),
-            r"positions of shape \(7,\) do not fit an array of shape \(3,\)",
-        ),
-    ],
-)
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

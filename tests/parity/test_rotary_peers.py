@@ -53,11 +53,17 @@ def test_frequencies_of_every_rope_type(name):
     inverse, factor = frequencies(case, case["seq_len"])
     np.testing.assert_allclose(inverse, HF[f"{name}_inv_freq"], rtol=1e-6, atol=1e-12)
     assert factor == pytest.approx(case["attention_factor"], rel=1e-12)
-    traced, _ = jax.jit(lambda length: frequencies(case, length))(jnp.float32(case["seq_len"]))
-    np.testing.assert_allclose(traced, inverse, rtol=1e-5, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
+# One of each type beyond its first length, and partial ones: others share their program.
+TURNED = (
+    *("default_64", "linear_partial", "dynamic_64_at_4096", "dynamic_partial_at_4096"),
+    *("yarn_mscale", "yarn_partial", "longrope_64_at_1024", "longrope_64_at_4096"),
+    *("longrope_partial", "llama3_partial", "proportional_factor"),
+)
+
+
+@pytest.mark.parametrize("name", TURNED)
 def test_cos_and_sin_as_forward_gives_them(name):
     """Turning (1, 0) reads off cos and sin; the length is taken from the positions."""
     case = CASES[name]
@@ -69,9 +75,16 @@ def test_cos_and_sin_as_forward_gives_them(name):
     half = rotary_width(case) // 2
     x = np.zeros((len(case["positions"]), 1, case["head_dim"]), np.float32)
     x[..., :half] = 1.0
-    found = turned(encoding.query, x, np.asarray(case["positions"], np.int32))[:, 0]
-    np.testing.assert_allclose(found[:, :half], HF[f"{name}_cos"], atol=5e-4)
-    np.testing.assert_allclose(found[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
+
+    @jax.jit
+    def found(positions):
+        traced, _ = frequencies(case, jnp.max(positions) + 1)
+        return encoding.query((), x, positions)[:, 0], traced
+
+    rotated, traced = found(np.asarray(case["positions"], np.int32))
+    np.testing.assert_allclose(traced, frequencies(case, case["seq_len"])[0], rtol=1e-5)
+    np.testing.assert_allclose(rotated[:, :half], HF[f"{name}_cos"], atol=5e-4)
+    np.testing.assert_allclose(rotated[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
 
 
 POSITIONS = ["arange", "padded_packed", "far"]
@@ -84,26 +97,23 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("ids", POSITIONS)
-@pytest.mark.parametrize("model", MODELS)
-def test_rotated_queries_and_keys(model, ids):
-    encoding = jaxpe.rope(head_dim=16, **MODELS[model])
-    positions = HF[f"position_ids_{ids}"]
-    tolerance = 3e-4 if ids == "far" else 2e-6  # theirs, from float32 phases
-    for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
-        ours = jax.jit(hook)((), HF[x], positions)
-        assert ours.dtype == jnp.float32
-        np.testing.assert_allclose(ours, HF[f"{model}_{ids}_{x}"], atol=tolerance)
-
-
-@pytest.mark.parametrize("ids", POSITIONS)
-def test_deepseek_turns_interleaved_and_returns_half_split(ids):
-    encoding = jaxpe.rope(head_dim=16, layout="interleaved")
-    to_half_split = jaxpe.encodings.rotary_permutation(
-        rotary_dim=16, source="interleaved", target="half_split"
-    )
-    ours = turned(encoding.query, HF["q"], HF[f"position_ids_{ids}"])[..., to_half_split]
-    np.testing.assert_allclose(ours, HF[f"deepseek_{ids}_q"], atol=3e-4 if ids == "far" else 2e-6)
+@pytest.mark.parametrize("model", [*MODELS, "deepseek"])
+def test_rotated_queries_and_keys(model):
+    """DeepSeek turns interleaved entries and returns them half-split."""
+    encoding = jaxpe.rope(head_dim=16, **MODELS.get(model, {"layout": "interleaved"}))
+    order = np.arange(16)
+    if model == "deepseek":
+        order = jaxpe.encodings.rotary_permutation(
+            rotary_dim=16, source="interleaved", target="half_split"
+        )
+    hooks = jax.jit(lambda q, k, i: (encoding.query((), q, i), encoding.key((), k, i)))
+    for ids in POSITIONS:
+        found = hooks(HF["q"], HF["k"], HF[f"position_ids_{ids}"])
+        tolerance = 3e-4 if ids == "far" else 2e-6  # theirs, from float32 phases
+        for ours, x in zip(found, "qk", strict=True):
+            assert ours.dtype == jnp.float32
+            theirs = HF[f"{model}_{ids}_{x}"]
+            np.testing.assert_allclose(ours[..., order], theirs, atol=tolerance)
 
 
 @pytest.mark.parametrize("section", [(4, 2, 2), (2, 3, 3)])
@@ -119,8 +129,8 @@ def test_multimodal_rotation(model, section):
                 jaxpe.rope_from_hf(entry, head_dim=16)
             return
     encoding = jaxpe.rope_from_hf(entry, head_dim=16)
-    for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
-        np.testing.assert_allclose(turned(hook, HF[x], positions), HF[f"{name}_{x}"], atol=2e-5)
+    found = turned(encoding.query, HF["q"], positions)
+    np.testing.assert_allclose(found, HF[f"{name}_q"], atol=2e-5)
 
 
 def heads_last(x):
@@ -167,49 +177,15 @@ def test_axial_of_rotary_embedding_torch(name):
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-XPOS = {
-    "x_transformers": [n for n in json.loads(str(X["rotary_settings"])) if n.startswith("xpos")],
-    "rotary_embedding_torch": ["xpos", "xpos_small_base"],
-}
-
-
-@pytest.mark.parametrize(
-    ("library", "name"), [(lib, name) for lib, names in XPOS.items() for name in names]
-)
-def test_xpos(library, name):
-    if library == "x_transformers":
-        settings = json.loads(str(X["rotary_settings"]))[name]
-        q, k = X["rotary_q"], X["rotary_k"]
-        theirs = [X[f"rotary_{name}_arange_{x}"] for x in "qk"]
-        width = 2 * len(X[f"rotary_{name}_inv_freq"])
-    else:
-        settings = json.loads(str(RET["xpos"]))[name]
-        settings = settings.get("settings", settings)
-        q, k = RET["q"], RET["k"]
-        theirs = [RET[f"{name}_{x}"] for x in "qk"]
-        width = 16
-    n = q.shape[2]
-    scale_base = settings.get("scale_base", settings.get("xpos_scale_base", 512))
-    encoding = jaxpe.xpos(
-        head_dim=width, scale_base=float(scale_base), center=float(n // 2), layout="interleaved"
-    )
-    for hook, x, expected in ((encoding.query, q, theirs[0]), (encoding.key, k, theirs[1])):
-        ours = turned(hook, heads_last(x)[..., :width].astype(np.float32), np.arange(n))
-        expected = heads_last(expected)[..., :width]
-        np.testing.assert_allclose(ours, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("positions", ["arange", "custom"])
-@pytest.mark.parametrize("name", ["plain", "partial"])
-def test_x_transformers(name, positions):
-    encoding = jaxpe.rope(
-        head_dim=16, layout="interleaved", fraction=0.5 if name == "partial" else 1.0
-    )
-    for x in "qk":
-        given = heads_last(X[f"rotary_{x}"]), X[f"rotary_positions_{positions}"]
-        ours = turned(encoding.query, *given)
-        theirs = heads_last(X[f"rotary_{name}_{positions}_{x}"])
-        np.testing.assert_allclose(ours, theirs, atol=5e-6)
+@pytest.mark.parametrize("name", ["xpos", "xpos_small_base"])
+def test_xpos(name):
+    n, settings = RET["q"].shape[2], json.loads(str(RET["xpos"]))[name]
+    base = float(settings.get("settings", settings).get("xpos_scale_base", 512))
+    encoding = jaxpe.xpos(head_dim=16, scale_base=base, center=float(n // 2), layout="interleaved")
+    for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
+        ours = turned(hook, heads_last(RET[x]).astype(np.float32), np.arange(n))
+        theirs = heads_last(RET[f"{name}_{x}"])
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5 * np.abs(theirs).max())
 
 
 def test_polar_of_x_transformers():

@@ -69,6 +69,9 @@ def check(model, name):
 @pytest.mark.parametrize("name", TINY)
 def test_tiny_models(name):
     check(Bert.load(HERE / name), name)
+    logits = run(load_masked_lm(HERE / name), name).logits
+    close(logits, HF[f"{name}_masked_lm"], HF[f"{name}_mask"][..., None])
+    close(run(load_classifier(HERE / name), name).logits, HF[f"{name}_classes"])
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -77,29 +80,8 @@ def test_real_models(name):
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_masked_language_models(name):
-    logits = run(load_masked_lm(HERE / name), name).logits
-    close(logits, HF[f"{name}_masked_lm"], HF[f"{name}_mask"][..., None])
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_classifiers(name):
-    close(run(load_classifier(HERE / name), name).logits, HF[f"{name}_classes"])
-
-
-@pytest.mark.parametrize("name", TINY)
 def test_padding_on_the_left(name):
     mask = HF[f"{name}_left_mask"]  # BERT counts padding, MPNet does not
     positions = {} if name == "tiny_bert" else {"positions": np.asarray(padded_positions(mask))}
     hidden = run(Bert.load(HERE / name), name, left="_left", **positions).hidden
     close(hidden, HF[f"{name}_left_last"], HF[f"{name}_left_mask"][..., None])
-
-
-def test_the_stored_cases_can_tell():
-    # Rows are padded, and positions, token types and padding on the left all make a difference.
-    assert not HF["tiny_bert_mask"].all()
-    for name in TINY:
-        assert HF[f"{name}_weights_0"].std() > 0.1
-        assert np.abs(HF[f"{name}_classes"]).max() > 0.5
-    left, right = HF["tiny_bert_left_last"], HF["tiny_bert_last"]
-    assert np.abs(left[0, -1] - right[0, HF["tiny_bert_mask"][0].sum() - 1]).max() > 0.1
