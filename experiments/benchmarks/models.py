@@ -9,8 +9,8 @@ and the logits of the next token; generation is that and so many tokens more. T5
 its prefill is the encoder. Seconds are by the clock and of the processors. Decoders also prefill
 long prompts, and read a longer one alone, in processes that tell their peak memory.
 
-The peer runs under a Python that has torch, transformers and gguf (`--peer`; this one by default),
-each stage in a process of its own.
+The peer runs under a Python that has torch, transformers, accelerate and gguf (`--peer`; this one by
+default), each stage in a process of its own.
 """
 
 import json
