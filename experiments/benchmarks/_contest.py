@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.provenance import write_result
+from experiments.provenance import KEY, write_result
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -83,7 +83,8 @@ def installed(name: str) -> str | None:
 def earlier(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What earlier runs have saved, to which this one adds parts; nothing without `--save`."""
     path = RESULTS / f"benchmark_{name}.json"
-    return json.loads(path.read_text()) if options.save and path.exists() else {}
+    found = json.loads(path.read_text()) if options.save and path.exists() else {}
+    return {name: part for name, part in found.items() if name != KEY}
 
 
 def finish(name: str, options: argparse.Namespace, result: dict[str, Any]) -> None:
@@ -135,6 +136,11 @@ def measure(contestants: Contestants, rounds: int, warm_up: int = 2) -> dict[str
 
 def medians(seconds: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def medians_over(rounds: Sequence[Any]) -> Any:
+    """Medians over rounds of dictionaries of numbers."""
+    return jax.tree.map(lambda *values: float(np.median(values)), *rounds)
 
 
 def ratios(seconds: Mapping[str, np.ndarray], reference: str) -> dict[str, dict[str, float]]:

@@ -6,10 +6,9 @@ The models of `experiments/fetch_models.py` in JAXPE_MODELS_DIR that are .gguf f
 read, on the first reviews of IMDB in JAXPE_DATA_DIR. Differences are of logits in float32, at once
 over a row longer than the windows of Gemma. Prefill is one pass over a prompt that fills a cache,
 and the logits of the next token; generation is that and so many tokens more. T5 has random weights;
-its prefill is the encoder. Seconds are by the clock and of the processors. Decoders also prefill
-long prompts, and read a longer one alone, in processes that tell their peak memory.
+its prefill is the encoder. Seconds are by the clock and of the processors.
 
-The peer runs under a Python that has torch, transformers, accelerate and gguf (`--peer`; this one by
+The peer runs under a Python with torch, transformers, accelerate and gguf (`--peer`; this one by
 default), each stage in a process of its own.
 """
 
@@ -32,7 +31,6 @@ from jaxpe.nn import CausalLM, generate, load_causal_lm, load_seq2seq_lm
 
 NAMES = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 LENGTH, PROMPT, STEPS, DOCUMENTS = 640, 128, 32, 32
-LONG_PROMPTS, READ = (512, 2048, 4096), 32768
 T5_VOCABULARY = 8000
 KINDS = ("clock", "cpu")
 
@@ -86,53 +84,34 @@ def differences(found: Any, wanted: np.ndarray) -> dict[str, float]:
     }
 
 
-def reader(model: CausalLM, slots: int | None) -> Callable[[np.ndarray], Any]:
-    """Logits of the next token `[1, vocab]`, and the cache; none is filled when slots are None."""
+def reader(model: CausalLM, slots: int) -> Callable[[np.ndarray], Any]:
+    """Logits of the next token `[1, vocab]`, and the cache that a prompt fills."""
     graphdef, params = nnx.split(model)
 
     @jax.jit
     def read(params, ids):
         model = nnx.merge(graphdef, params)
-        cache = None if slots is None else model.decoder.empty_cache(batch=1, slots=slots)
-        below = model.decoder(ids, cache=cache)
+        below = model.decoder(ids, cache=model.decoder.empty_cache(batch=1, slots=slots))
         return model.head(below.hidden[:, -1]), below.cache
 
     return partial(read, params)
 
 
-def read_alone(folder: Path, tokens: int) -> dict[str, Any]:
-    """Seconds and peak memory of a process that reads one long row, with loading and compiling."""
-    ours = load_causal_lm(folder)
-    row = np.random.default_rng(0).integers(ours.decoder.config.vocab_size, size=(1, tokens))
-    (logits, _), seconds = contest.timed(lambda: reader(ours, None)(row.astype(np.int32)))
-    finite = bool(np.isfinite(np.asarray(logits)).all())
-    return {"seconds": seconds, "peak_gb": contest.peak_bytes() / 1e9, "finite": finite}
-
-
-def decoder(folder: Path, peer: Peer, rounds: int, *, quick: bool) -> dict[str, Any]:
+def decoder(folder: Path, peer: Peer, rounds: int) -> dict[str, Any]:
     """Differences and ratios of a released decoder."""
     (path,) = folder.glob("*.gguf")
     text = "\n".join(load_corpus("imdb").documents[:DOCUMENTS])
-    prompts = LONG_PROMPTS[:1] if quick else LONG_PROMPTS
-    long = open_tokenizer(path).encode([text], length=max(LENGTH, *prompts))[0]
-    row, prompt = long[:, :LENGTH], long[:, :PROMPT]
+    row = open_tokenizer(path).encode([text], length=LENGTH)[0]
+    prompt = row[:, :PROMPT]
     ours = load_causal_lm(folder)
     graphdef, params = nnx.split(ours)
     at_once = jax.jit(lambda p, ids: nnx.merge(graphdef, p)(ids).logits)
     found: dict[str, Any] = differences(at_once(params, row), peer.values("logits", row))
-
-    def prefill(ids: np.ndarray) -> dict[str, Any]:
-        read = partial(reader(ours, ids.shape[1] + STEPS), ids)
-        times, wanted = peer.ratios("prefill", ids, read, rounds)
-        return {"largest": differences(read()[0], wanted)["largest"]} | times
-
-    found["prefill"] = prefill(prompt)
+    read = partial(reader(ours, PROMPT + STEPS), prompt)
+    found["prefill"], _ = peer.ratios("prefill", prompt, read, rounds)
     generation = partial(generate, ours, prompt, steps=STEPS)
     found["generation"], text = peer.ratios("generation", prompt, generation, rounds)
     found["same_generated"] = int((text[0] == np.asarray(generation())[0]).sum())
-    found["long_prefill"] = {str(n): prefill(long[:, :n]) for n in prompts}
-    words = [f"--read={folder}", f"--tokens={LENGTH if quick else READ}"]
-    found["reading"] = contest.in_fresh_process(__spec__.name, *words)
     return found
 
 
@@ -153,23 +132,17 @@ def t5(peer: Peer, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    more = {"read": None, "tokens": READ, "peer": sys.executable}
-    options = contest.options_of(__doc__, rounds=5, **more)
-    if options.read:
-        print(json.dumps(read_alone(Path(options.read), options.tokens)))
-        return
+    options = contest.options_of(__doc__, rounds=5, peer=sys.executable)
+    rounds = 1 if options.quick else options.rounds
     models = Path(os.environ["JAXPE_MODELS_DIR"])
-    result: dict[str, Any] = {"machine": contest.machine(), "rounds": options.rounds}
+    result: dict[str, Any] = {"machine": contest.machine(), "rounds": rounds}
     result |= {"prompt": PROMPT, "steps": STEPS, "models": {}}
     for name in [name for name in NAMES if any((models / name).glob("*.gguf"))] + ["t5"]:
         with tempfile.TemporaryDirectory() as folder:
             model = "t5" if name == "t5" else str(models / name)
             peer = Peer(options.peer, model, Path(folder))
-            result["models"][name] = (
-                t5(peer, options.rounds)
-                if model == "t5"
-                else decoder(Path(model), peer, options.rounds, quick=options.quick)
-            )
+            found = t5(peer, rounds) if name == "t5" else decoder(models / name, peer, rounds)
+        result["models"][name] = found
         result["versions"] = peer.versions
         print(name, json.dumps(result["models"][name]), flush=True)
     contest.finish("models", options, result)

@@ -52,21 +52,17 @@ class Stages:
     """Clock and CPU seconds of the stages that `analyse_tokens` or the script announces."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, np.ndarray] = {}
-        self._name, self._begun = "", self._now()
-
-    @staticmethod
-    def _now() -> np.ndarray:
-        return np.array([time.perf_counter(), time.process_time()])
+        self.seconds: dict[str, dict[str, float]] = {}
+        self._name, self._begun = "", {"clock": 0.0, "cpu": 0.0}
 
     def track(self, items: Iterable, description: str, *, total: int | None = None) -> Iterable:
         return items
 
     def say(self, line: str) -> None:
         """End the stage before, and begin the one of "stage 1 of 7: counting (0 s so far)"."""
-        now = self._now()
+        now = {"clock": time.perf_counter(), "cpu": time.process_time()}
         if self._name:
-            self.seconds[self._name] = now - self._begun
+            self.seconds[self._name] = {kind: now[kind] - self._begun[kind] for kind in KINDS}
         self._name, self._begun = line.partition(": ")[2].partition(" (")[0], now
 
 
@@ -119,7 +115,7 @@ def compare(corpus: TokenCorpus, rounds: int) -> Found:
     """Medians of clock and CPU seconds by stage, of both in turns, and the numbers of both."""
     results: Found = {}
 
-    def run(name: str, work: Callable[[Stages], Any]) -> dict[str, np.ndarray]:
+    def run(name: str, work: Callable[[Stages], Any]) -> dict[str, dict[str, float]]:
         progress = Stages()
         results[name] = work(progress)
         progress.say("")
@@ -142,15 +138,10 @@ def compare(corpus: TokenCorpus, rounds: int) -> Found:
         "trace": (ours.position.trace, theirs["trace"]),
         "held out": ([x.estimate for x in ours.held_out.own], theirs["held out"]),
     }
-    return {name: by_stage(times) for name, times in taken.items()} | {
+    seconds = {name: contest.medians_over(each) for name, each in taken.items()}
+    return seconds | {
         name: dict(zip(("jaxpe", "scipy"), pair, strict=True)) for name, pair in numbers.items()
     }
-
-
-def by_stage(rounds: np.ndarray) -> dict[str, dict[str, float]]:
-    """Medians over rounds of clock and CPU seconds of each stage."""
-    seconds = {stage: np.median([each[stage] for each in rounds], axis=0) for stage in rounds[0]}
-    return {stage: dict(zip(KINDS, map(float, x), strict=True)) for stage, x in seconds.items()}
 
 
 # Whole commands.
@@ -165,7 +156,7 @@ def commands(options: Any) -> Found:
             for name in names:
                 rounds[name].append(states(name, Path(folder)))
                 print(name, json.dumps(rounds[name][-1]), flush=True)
-    return {name: medians(found) for name, found in rounds.items()}
+    return {name: contest.medians_over(found) for name, found in rounds.items()}
 
 
 def states(name: str, folder: Path) -> Found:
@@ -178,13 +169,6 @@ def states(name: str, folder: Path) -> Found:
         after = shutil.copytree(other, folder / f"{name} after stdlib")
         found["after stdlib"] = contest.command(COMMANDS[name], after)
     return found | {"warm": contest.command(COMMANDS[name], own)}
-
-
-def medians(rounds: list[Found]) -> Found:
-    return {
-        state: {kind: float(np.median([each[state][kind] for each in rounds])) for kind in first}
-        for state, first in rounds[0].items()
-    }
 
 
 # Against another checkout.

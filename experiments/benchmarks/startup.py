@@ -1,10 +1,10 @@
 """Seconds and memory of each command but `report`, which `experiments.benchmarks.report` times.
 
-    python -m experiments.benchmarks.startup [--rounds 1] [--quick] [--save]
+    python -m experiments.benchmarks.startup [--only COMMAND ...] [--rounds 1] [--quick] [--save]
 
 Each command runs cold, with an empty folder for compiled programs, and warm, with the folder that
-the cold run left. Numbers are medians over rounds. CPU seconds and memory are of all processes of a
-command. `import numpy` in a process of its own runs beside them.
+the cold run left. Numbers are medians over rounds. `import numpy` in a process of its own runs
+beside them. --save keeps what was measured before of commands that are not named.
 """
 
 import json
@@ -14,10 +14,6 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import jax
-import numpy as np
 
 from experiments.benchmarks import _contest as contest
 
@@ -44,24 +40,21 @@ def import_numpy() -> dict[str, float]:
     return dict(zip(("clock", "cpu"), contest.cost(run), strict=True))
 
 
-def medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    return jax.tree.map(lambda *values: float(np.median(values)), *rounds)
-
-
 def main() -> None:
-    options = contest.options_of(__doc__, rounds=1)
-    names = ["help", "rope"] if options.quick else list(COMMANDS)
+    options = contest.options_of(__doc__, rounds=1, only=tuple(COMMANDS))
+    names = ["help", "rope"] if options.quick else options.only
     published = json.loads((contest.ROOT / "tests" / "plans" / "published.json").read_text())
-    result: dict[str, Any] = {"machine": contest.machine(), "rounds": options.rounds}
+    result = contest.earlier("startup", options) | {"machine": contest.machine()}
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.json"
         config.write_text(json.dumps(published["Llama 3.1 8B"]))
         runs: contest.Contestants = {
             name: partial(cold_and_warm, COMMANDS[name], config) for name in names
         }
-        runs["import numpy"] = import_numpy
-        taken = contest.take_turns(runs, options.rounds)
-    result["commands"] = {name: medians([*rounds]) for name, rounds in taken.items()}
+        taken = contest.take_turns(runs | {"import numpy": import_numpy}, options.rounds)
+    found = {name: contest.medians_over(rounds) for name, rounds in taken.items()}
+    result["import numpy"] = found.pop("import numpy")
+    result["commands"] = result.get("commands", {}) | found
     contest.finish("startup", options, result)
 
 
