@@ -5,8 +5,9 @@
 An MLP of three layers of 512, a convolutional network and a transformer block, with ten outputs,
 traced, in float32: the same parameters and inputs on both sides (`tools/parity/ntk_networks.py`),
 of 4, 16 and 64 examples. The peer is the fastest of neural-tangents' implementations that run,
-under a Python that has it (`--peer`; this one by default, "none" for none). Each contestant is a
-process of its own, and has glibc keep freed memory. Memory is how far the peak resident set of the
+under a Python that has it (`--peer`; this one by default, "none" for none). Its structured
+derivatives (3) run with neural-tangents 0.6.5 and JAX 0.4.25, and no longer with JAX 0.4.30. Each
+contestant is a process of its own, and has glibc keep freed memory. Memory is how far the peak resident set of the
 first run, once compiled, is above what was resident before, in a fresh process that has glibc as it
 is (Linux only).
 """
@@ -51,10 +52,11 @@ def compare(problem: Problem, batch: int, peer: str, rounds: int) -> dict[str, A
     workers = {name: worker(name, keep_freed=True) for name in names}
     running = {name: own for name, own in workers.items() if own.about}
     runs = {name: partial(seconds_of, own) for name, own in running.items()}
-    times = contest.take_turns(runs, rounds)
+    times = contest.take_turns(runs, rounds)  # [rounds, clock and CPU]
     for own in running.values():
         own.close()
-    seconds = {name: value for name, value in contest.medians(times).items() if np.isfinite(value)}
+    medians = {name: np.median(each, axis=0).tolist() for name, each in times.items()}
+    seconds = {name: pair for name, pair in medians.items() if np.isfinite(pair).all()}
     fresh = {name: worker(name, keep_freed=False) for name in seconds}
     for own in fresh.values():
         own.close()
@@ -67,16 +69,18 @@ def compare(problem: Problem, batch: int, peer: str, rounds: int) -> dict[str, A
     }
     if len(seconds) > 1:
         best = min((name for name in seconds if name != OURS), key=seconds.__getitem__)
+        clock, cpu = (times[best] / times[OURS]).T
         result |= {
             "peer": best,
-            "speed_by_round": contest.quartiles(times[best] / times[OURS]),
+            "speed_by_round": contest.quartiles(clock),
+            "cpu_by_round": contest.quartiles(cpu),
             "memory_of_peer": memory[OURS] / memory[best],
         }
     return result
 
 
-def seconds_of(worker: contest.Worker) -> float:
-    return worker() or np.inf
+def seconds_of(worker: contest.Worker) -> list[float]:
+    return worker() or [np.inf, np.inf]
 
 
 def child(name: str, problem: tuple[str, dict[str, int], int]) -> None:
@@ -93,7 +97,7 @@ def child(name: str, problem: tuple[str, dict[str, int], int]) -> None:
     jax.block_until_ready(run(params, x))
     about: dict[str, Any] = {"megabytes": (contest.peak_bytes() - before) / 2**20}
     about |= {"versions": {who: contest.installed(who) for who in (name.split()[0], "jax")}}
-    contest.answer(about, lambda: contest.seconds_of(lambda: run(params, x)))
+    contest.answer(about, lambda: contest.cost(lambda: run(params, x)))
 
 
 def our_kernel(f: Callable) -> Callable:
