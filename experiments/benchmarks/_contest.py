@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -138,7 +138,7 @@ def medians(seconds: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
-def medians_over(rounds: Sequence[Any]) -> Any:
+def medians_over(rounds: Iterable[Any]) -> Any:
     """Medians over rounds of dictionaries of numbers."""
     return jax.tree.map(lambda *values: float(np.median(values)), *rounds)
 

@@ -7,9 +7,9 @@ traced, in float32: the same parameters and inputs on both sides (`tools/parity/
 of 4, 16 and 64 examples. The peer is the fastest of neural-tangents' implementations that run,
 under a Python that has it (`--peer`; this one by default, "none" for none). Its structured
 derivatives (3) run with neural-tangents 0.6.5 and JAX 0.4.25, and no longer with JAX 0.4.30. Each
-contestant is a process of its own, and has glibc keep freed memory. Memory is how far the peak resident set of the
-first run, once compiled, is above what was resident before, in a fresh process that has glibc as it
-is (Linux only).
+contestant is a process of its own, and has glibc keep freed memory. Memory is how far the peak
+resident set of the first run, once compiled, is above what was resident before, in a fresh process
+that has glibc as it is (Linux only).
 """
 
 import json
