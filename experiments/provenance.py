@@ -27,9 +27,9 @@ PARTS = ("jaxpe", "experiments")
 KEY = "made_by"
 
 
-def git(*words: str) -> str:
-    """Output of a git command in this checkout, empty without git or a repository."""
-    command = ["git", "-C", str(ROOT), *words]
+def git(*words: str, folder: Path = ROOT) -> str:
+    """Output of a git command in a checkout, this one or another; empty without a repository."""
+    command = ["git", "-C", str(folder), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True).stdout.rstrip()
     except FileNotFoundError:

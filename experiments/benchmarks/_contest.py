@@ -4,10 +4,13 @@ import argparse
 import json
 import os
 import platform
+import re
+import resource
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.provenance import write_result
+from experiments.provenance import KEY, write_result
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -77,6 +80,13 @@ def installed(name: str) -> str | None:
         return None
 
 
+def earlier(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What earlier runs have saved, to which this one adds parts; nothing without `--save`."""
+    path = RESULTS / f"benchmark_{name}.json"
+    found = json.loads(path.read_text()) if options.save and path.exists() else {}
+    return {name: part for name, part in found.items() if name != KEY}
+
+
 def finish(name: str, options: argparse.Namespace, result: dict[str, Any]) -> None:
     """Print the result, and write it to `benchmark_NAME.json` if asked to."""
     text = json.dumps(result, indent=1, default=float)
@@ -94,6 +104,17 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 
 def seconds_of(run: Callable[[], Any]) -> float:
     return timed(run)[1]
+
+
+def cost(run: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds by the clock, and of CPU of this process and of those that it has waited for."""
+    cpu = cpu_seconds()
+    return seconds_of(run), cpu_seconds() - cpu
+
+
+def cpu_seconds() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def take_turns(contestants: Contestants, rounds: int, warm_up: int = 0) -> dict[str, np.ndarray]:
@@ -115,6 +136,11 @@ def measure(contestants: Contestants, rounds: int, warm_up: int = 2) -> dict[str
 
 def medians(seconds: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def medians_over(rounds: Iterable[Any]) -> Any:
+    """Medians over rounds of dictionaries of numbers."""
+    return jax.tree.map(lambda *values: float(np.median(values)), *rounds)
 
 
 def ratios(seconds: Mapping[str, np.ndarray], reference: str) -> dict[str, dict[str, float]]:
@@ -164,6 +190,55 @@ def in_fresh_process(module: str, *words: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+# A command of jaxpe that tells its peak memory as it ends (Linux alone).
+COMMAND = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write(open("/proc/self/status").read()))
+from jaxpe.cli.main import main
+main()
+"""
+
+
+def command(words: str | list[str], cache: Path, *, checkout: Path = ROOT) -> dict[str, float]:
+    """Seconds, peak memory and programs of a command of jaxpe, as most users start it.
+
+    `words` are those after `jaxpe`; "{out}" becomes an empty folder. Compiled programs are kept in
+    `cache`. A program is lowered each time, and then compiled or loaded from there. CPU seconds are
+    of all processes, memory is of the first: `ru_maxrss` would include what this process holds.
+    """
+    words = words.split() if isinstance(words, str) else words
+    not_set = ("JAX_", "XLA_", "PYTHONDONTWRITEBYTECODE")  # by most users
+    own = {name: value for name, value in by_default().items() if not name.startswith(not_set)}
+    own |= {"PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(cache), "JAX_LOG_COMPILES": "1"}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
+        words = [word.format(out=f"{folder}/out") for word in words]
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *words],
+            env=own,
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        clock = time.perf_counter() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        log = errors.read()
+    if status:
+        raise SystemExit(f"jaxpe {' '.join(words)} of {checkout}: {log[-2000:]}")
+    (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB$", log, re.MULTILINE)
+    loaded = log.count("Persistent compilation cache hit")
+    return {
+        "clock": clock,
+        "cpu": used.ru_utime + used.ru_stime,
+        "peak_mb": int(peak) / 1024,
+        "lowered": log.count("Finished jaxpr to MLIR module conversion"),
+        "compiled": log.count("Finished XLA compilation") - loaded,
+        "loaded": loaded,
+    }
+
+
 class Worker:
     """A process that prints what it is, and a line of JSON for each line "go" of its input."""
 
@@ -193,6 +268,15 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
+
+
+def torch_worker(python: str, module: str, sizes: dict[str, Any]) -> Worker:
+    """A worker of `_torch_worker`; `about` has an error where torch cannot do what it is told."""
+    words = json.dumps(sizes | {"threads": CORES})
+    worker = Worker(python, f"experiments.benchmarks.{module}", words)
+    if worker.about is None:
+        sys.exit(f"{python} cannot run {module}: pass --peer PYTHON that has torch, transformers")
+    return worker
 
 
 def answer(about: dict[str, Any], run: Callable[[], Any]) -> None:

@@ -14,7 +14,6 @@ rotations of queries and keys and of their gradients. Its dense biases are made 
 are made in every block.
 """
 
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -151,16 +150,12 @@ def torch_workers(
     if peer == "none":
         return {}
     known = {"n": sizes.n, "heads": sizes.heads, "width": sizes.width, "backward": backward}
-    known |= {"threads": contest.CORES, "dtype": sizes.dtype}
-    known["device"] = "cuda" if BACKEND == "gpu" else "cpu"
+    known |= {"dtype": sizes.dtype, "device": "cuda" if BACKEND == "gpu" else "cpu"}
     workers = {}
     for way in PEERS.get(name, ()):
         if ("learned" in way and not backward) or ("bias" in way and sizes.n > MOST_DENSE):
             continue
-        words = json.dumps(known | {"way": way})
-        workers[way] = contest.Worker(peer, "experiments.benchmarks._torch_attention", words)
-        if workers[way].about is None:
-            sys.exit("the peer's Python cannot run torch: pass --peer PYTHON")
+        workers[way] = contest.torch_worker(peer, "_torch_attention", known | {"way": way})
     return workers
 
 

@@ -1,4 +1,4 @@
-"""Costs of counting beside the tokenizer and beside memory, and equal counts from all engines.
+"""Costs of counting beside the tokenizer and beside memory.
 
 Run `python -m experiments.benchmarks.counting [--quick] [--only PART ...] [--save]`. Rates are
 tokens a CPU second of all processes and threads, so that other work changes them little:
@@ -7,22 +7,16 @@ tokens a CPU second of all processes and threads, so that other work changes the
   `json.loads` of its lines, which any program that reads them does.
 - `ids`: ready ids in a matrix beside `np.bincount` of the same cells, which is bound by memory.
 - `cores`: words and ready ids in one process on one core and in two on two, by the clock.
-- `engines`: IMDB and generated documents counted in one process, in two, in three parts, by four
-  tasks of datatrove and four workers of Beam: the hash of tables and tokens. An engine that is not
-  installed is left out.
 - `merge`: a thousand folders with full tables, and the peak of what is allocated beside a merge of
   two of them.
 - `adding`: what is allocated for each cell while `sum_cells` adds many.
 
-Needs JAXPE_DATA_DIR. It ends with an error where engines differ.
+Needs JAXPE_DATA_DIR.
 """
 
 import contextlib
-import dataclasses
-import importlib.util
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -35,29 +29,15 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks import _contest as contest
-from jaxpe._core.files import content_hash
 from jaxpe.analysis import counts as counting
 from jaxpe.analysis.counts import CountedShard, CountHeader, CountOptions, StoredCounts
 from jaxpe.data import load_corpus, open_tokenizer
 
-LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
+DOCUMENTS, LENGTH, FOLDS, BATCH, IDS = 10_000, 256, 16, 4096, 8192
 # Documents come once, and so often: no more cells are in use then, as in a corpus that is large.
 TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6, "cores": 16}
 ROUNDS = 2
 Found = dict[str, Any]
-
-
-def cpu_seconds() -> float:
-    """CPU seconds of this process and of those that it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def measured(work: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds by the clock, and of CPU."""
-    cpu = cpu_seconds()
-    clock = contest.seconds_of(work)
-    return clock, cpu_seconds() - cpu
 
 
 def started(*words: str) -> str:
@@ -69,7 +49,7 @@ def started(*words: str) -> str:
 
 def texts_of(quick: bool) -> list[str]:
     """Documents of IMDB."""
-    return load_corpus("imdb").documents[: 500 if quick else 10_000]
+    return load_corpus("imdb").documents[: 500 if quick else DOCUMENTS]
 
 
 def written(folder: Path, texts: list[str], parts: int = 1) -> list[Path]:
@@ -143,7 +123,7 @@ def compared(
     for _ in range(1 if quick else ROUNDS):
         for which in range(2):
             for name, work in ways.items():
-                seconds[name][which].append(measured(partial(work, which))[1])
+                seconds[name][which].append(contest.cost(partial(work, which))[1])
     least = {name: [min(found) for found in both] for name, both in seconds.items()}
     growing = {name: many - few for name, (few, many) in least.items()}
     more_tokens, whole = tokens[1] - tokens[0], growing["count"]
@@ -226,105 +206,9 @@ def on_cores(number: int, words: list[str]) -> tuple[float, float]:
     script = f"import os; os.sched_setaffinity(0, {own}); from jaxpe.cli.main import main; main()"
     flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--workers={number}"]
     with tempfile.TemporaryDirectory() as out:
-        return measured(partial(started, script, "count", *words, *flags, f"--out={out}/counts"))
-
-
-# Equal counts.
-
-
-def engines(folder: Path, quick: bool) -> Found:
-    """Hashes of tables and tokens by engine."""
-    number = 2_000 if quick else 200_000
-    pairs = np.random.default_rng(0).zipf(1.5, (2, number)).clip(max=10_000).tolist()
-    generated = [f"{a} {b} {a % 7} {b % 5}" for a, b in zip(*pairs, strict=True)]
-    found: Found = {}
-    for name, texts in {"imdb": texts_of(quick), "generated": generated}.items():
-        own = folder / name
-        sources = tuple(map(str, written(own / "rows", texts, parts=4)))
-        options = CountOptions(sources=sources, length=64, folds=8, nulls=2, workers=0)
-        vocab = own / "vocabulary"
-        counting.count(dataclasses.replace(options, max_vocab=5_000, nulls=0), vocab)
-        options = dataclasses.replace(options, vocab=vocab)
-        hashes: dict[str, str] = {}
-        for k, (engine, (needs, run)) in enumerate(ENGINES.items()):
-            if importlib.util.find_spec(needs):
-                run(options, out := own / f"engine-{k}")
-                hashes[engine] = hash_of_counts(out)
-        if len(set(hashes.values())) != 1:
-            raise SystemExit(f"{name}: the engines differ: {hashes}")
-        found[name] = {"documents": len(texts), **hashes}
-    return found
-
-
-def hash_of_counts(folder: Path) -> str:
-    """Hash of the tables and tokens; the header also names the shards."""
-    stored = counting.read_counts(folder)
-    tables = stored.table.tobytes() + stored.nulls.tobytes()
-    return content_hash(tables + json.dumps(stored.header.tokens).encode()).hexdigest()
-
-
-def two_processes(options: CountOptions, out: Path) -> None:
-    """A process a core, in a process of its own, since workers import the main module."""
-    flags = {name: getattr(options, name) for name in ("vocab", "length", "folds", "nulls")}
-    flags |= {"workers": 2, "out": out}
-    script = "from jaxpe.cli.main import main; main()"
-    words = ["count", *options.sources, *(f"--{name}={value}" for name, value in flags.items())]
-    started(script, *words)
-
-
-def three_parts(options: CountOptions, out: Path) -> None:
-    """Parts as three machines count them, merged from the last to the first."""
-    parts = [out.with_name(f"part-{part}") for part in range(3)]
-    for part, folder in enumerate(parts):
-        counting.count(dataclasses.replace(options, part=part, parts=3), folder)
-    counting.merge(parts[::-1], out)
-
-
-def datatrove_tasks(options: CountOptions, out: Path) -> None:
-    """Four tasks on two workers, in a process of their own, since datatrove forks."""
-    script = "import sys; from experiments.benchmarks.counting import run_datatrove; "
-    script += "run_datatrove(*sys.argv[1:])"
-    rows, parts = Path(options.sources[0]).parent, out.with_name("tasks")
-    started(script, str(rows), str(options.vocab), str(parts))
-    counting.merge(sorted(parts.iterdir()), out)
-
-
-def run_datatrove(rows: str, vocab: str, parts: str) -> None:
-    from datatrove import executor  # pyrefly: ignore
-    from datatrove.pipeline import readers  # pyrefly: ignore
-
-    from jaxpe.analysis.engines import CountPositions
-
-    options = CountOptions(sources=(), vocab=Path(vocab), length=64, folds=8, nulls=2)
-    pipeline = [readers.JsonlReader(rows), CountPositions(options, Path(parts))]
-    executor.LocalPipelineExecutor(
-        pipeline=pipeline, tasks=4, workers=2, logging_dir=f"{parts}-logs"
-    ).run()
-
-
-def beam_workers(options: CountOptions, out: Path) -> None:
-    """DirectRunner with four workers."""
-    import apache_beam as beam  # pyrefly: ignore
-    from apache_beam.options.pipeline_options import PipelineOptions  # pyrefly: ignore
-
-    from jaxpe.analysis.engines import count_positions
-
-    arguments = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
-    pattern = str(Path(options.sources[0]).parent / "*.jsonl")
-    with beam.Pipeline("DirectRunner", options=PipelineOptions(arguments)) as pipeline:
-        texts = (
-            pipeline | beam.io.ReadFromText(pattern) | beam.Map(lambda row: json.loads(row)["text"])
+        return contest.cost(
+            partial(started, script, "count", *words, *flags, f"--out={out}/counts")
         )
-        count_positions(texts, dataclasses.replace(options, sources=()), out)
-
-
-ENGINES: dict[str, tuple[str, Callable[[CountOptions, Path], Any]]] = {
-    "one process": ("jaxpe", counting.count),
-    "two processes": ("jaxpe", two_processes),
-    "three parts": ("jaxpe", three_parts),
-    "datatrove, 4 tasks": ("datatrove", datatrove_tasks),
-    "Beam, 4 workers": ("apache_beam", beam_workers),
-}
 
 
 # A thousand folders.
@@ -381,15 +265,13 @@ def adding(folder: Path, quick: bool) -> Found:
 
 
 PARTS = {
-    "tokenizers": tokenizers, "ids": ids, "cores": cores, "engines": engines, "merge": merging,
-    "adding": adding,
+    "tokenizers": tokenizers, "ids": ids, "cores": cores, "merge": merging, "adding": adding,
 }  # fmt: skip
 
 
 def main() -> None:
     options = contest.options_of(__doc__, only=tuple(PARTS))
-    path = contest.RESULTS / "benchmark_counting.json"
-    found: Found = json.loads(path.read_text()) if options.save and path.exists() else {}
+    found = contest.earlier("counting", options)
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             found[name] = PARTS[name](Path(folder), options.quick)

@@ -1,12 +1,15 @@
 """What RoPE costs: against its peers and the limit of its memory traffic.
 
-Run `python -m experiments.benchmarks.encodings [--rounds N] [--quick] [--save]`; with torch and
-transformers installed, Hugging Face's Llama runs beside it. All contestants have the threads of the
-machine, and agree before they are measured.
+    python -m experiments.benchmarks.encodings [--peer PYTHON] [--rounds N] [--quick] [--save]
+
+Hugging Face's Llama runs under a Python that has torch and transformers (`--peer`; this one by
+default, "none" for none). All contestants have the threads of the machine, and agree before they
+are measured.
 """
 
-import importlib
-import importlib.util
+import argparse
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,7 +27,6 @@ PEER, LIMIT = "Hugging Face", "multiply"
 LAYOUTS: tuple[Layout, ...] = ("half_split", "interleaved")
 SMALL, LARGE = (4, 1024, 12, 64), (4, 2048, 32, 64)  # batch, n, heads, head_dim; LARGE is in memory
 QUICK = (2, 256, 4, 64)
-HAS_PEER = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 
 
 def plain_rope(x: Array, positions: Array, *, layout: Layout) -> Array:
@@ -72,46 +74,42 @@ def contestants(arrays: list[np.ndarray], dtype: Any, *, backward: bool) -> cont
         function = partial(with_gradients, turn) if backward else turn
         more = (tuple(cotangents),) if backward else ()
         runs[name] = contest.compiled(function, q, k, positions, *more)[0]
-    if HAS_PEER:
-        runs[PEER] = hugging_face(arrays, jnp.dtype(dtype).name, backward=backward)
     return runs
 
 
-def hugging_face(arrays: list[np.ndarray], dtype: str, *, backward: bool) -> Callable[[], Any]:
-    """Llama's rotation of contiguous `[batch, heads, n, head_dim]`, cosines included."""
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(contest.CORES)
-    llama = importlib.import_module("transformers.models.llama.modeling_llama")
-    _, n, heads, head_dim = arrays[0].shape
-    sizes = {"num_attention_heads": heads, "head_dim": head_dim, "max_position_embeddings": n}
-    config = importlib.import_module("transformers").LlamaConfig(
-        hidden_size=heads * head_dim, **sizes
-    )
-    rotary, positions = llama.LlamaRotaryEmbedding(config), torch.arange(n)[None]
-    views = [torch.from_numpy(x).to(getattr(torch, dtype)).transpose(1, 2) for x in arrays]
-    q, k, *cotangents = (x.contiguous() for x in views)
-    q, k = (x.detach().requires_grad_(backward) for x in (q, k))
-
-    def run() -> Any:
-        out = llama.apply_rotary_pos_emb(q, k, *rotary(q, positions))
-        return out, torch.autograd.grad(out, (q, k), cotangents) if backward else None
-
-    return run
+def drawn(shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Queries, keys and their cotangents, as the peer draws them."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape, np.float32) for _ in range(4)]
 
 
-def check_agreement(arrays: list[np.ndarray]) -> None:
-    """All half-split contestants, and both interleaved ones, give the same forward and backward."""
-    results: dict[str, list[np.ndarray]] = {}
-    for name, run in contestants(arrays, jnp.float32, backward=True).items():
+def peer_of(
+    python: str, shape: tuple[int, ...], dtype: Any, *, backward: bool, out: str = ""
+) -> dict[str, contest.Worker]:
+    """The worker in torch by its name, or nothing without a peer."""
+    if python == "none":
+        return {}
+    sizes = {"shape": shape, "dtype": jnp.dtype(dtype).name, "backward": backward, "out": out}
+    return {PEER: contest.torch_worker(python, "_torch_rope", sizes)}
+
+
+def check_agreement(shape: tuple[int, ...], peer: str) -> dict[str, Any]:
+    """All half-split contestants, and both interleaved ones, agree; versions of the peer."""
+    results: dict[str, Any] = {}
+    for name, run in contestants(drawn(shape), jnp.float32, backward=True).items():
         if name != LIMIT:
-            (a, b), (da, db) = run()
-            values = [np.asarray(x.detach() if hasattr(x, "detach") else x) for x in (a, b, da, db)]
-            moved = name == PEER
-            results[name] = [x.transpose(0, 2, 1, 3) if moved else x for x in values]
+            results[name] = np.stack(jax.tree.leaves(run()))
+    versions = {}
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/out.npy"
+        for worker in peer_of(peer, shape, jnp.float32, backward=True, out=out).values():
+            worker.close()
+            versions = {name: worker.about[name] for name in ("torch", "transformers")}
+            results[PEER] = np.load(out)
     for name, values in results.items():
         layout = "interleaved" if "interleaved" in name else "half_split"
-        for value, expected in zip(values, results[f"jaxpe {layout}"], strict=True):
-            np.testing.assert_allclose(value, expected, atol=2e-3, err_msg=name)
+        np.testing.assert_allclose(values, results[f"jaxpe {layout}"], atol=2e-3, err_msg=name)
+    return versions
 
 
 def kept_for_backward(q: Array) -> dict[str, dict[str, float]]:
@@ -129,13 +127,18 @@ def kept_for_backward(q: Array) -> dict[str, dict[str, float]]:
     return kept
 
 
-def rope_result(shape: tuple[int, ...], dtype: Any, rounds: int, *, backward: bool) -> dict:
+def rope_result(
+    shape: tuple[int, ...], dtype: Any, options: argparse.Namespace, *, backward: bool
+) -> dict:
     """Milliseconds, times over the limit, and times of the peers over ours."""
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape, np.float32) for _ in range(4)]
-    seconds = contest.measure(contestants(arrays, dtype, backward=backward), rounds)
+    runs = contestants(drawn(shape), dtype, backward=backward)
+    peer = peer_of(options.peer, shape, dtype, backward=backward)
+    ours = {name: partial(contest.seconds_of, run) for name, run in runs.items()}
+    seconds = contest.take_turns(ours | peer, options.rounds, warm_up=2)
+    for worker in peer.values():
+        worker.close()
     own = {f"plain JAX {layout}": f"jaxpe {layout}" for layout in LAYOUTS}
-    own |= {PEER: "jaxpe half_split"} if HAS_PEER else {}
+    own |= dict.fromkeys(peer, "jaxpe half_split")
     return {
         "milliseconds": {name: 1e3 * value for name, value in contest.medians(seconds).items()},
         "over_multiply": contest.ratios(seconds, LIMIT),
@@ -144,13 +147,11 @@ def rope_result(shape: tuple[int, ...], dtype: Any, rounds: int, *, backward: bo
 
 
 def main() -> None:
-    options = contest.options_of(__doc__, rounds=25)
+    options = contest.options_of(__doc__, rounds=25, peer=sys.executable)
     contest.keep_freed_memory()
-    result: dict[str, Any] = {"machine": contest.machine("torch", "transformers")}
-    result |= {"rounds": options.rounds, "rope": {}}
-    rng = np.random.default_rng(0)
     small, large = (QUICK, QUICK) if options.quick else (SMALL, LARGE)
-    check_agreement([rng.standard_normal(small, np.float32) for _ in range(4)])
+    result: dict[str, Any] = {"machine": contest.machine(), "rounds": options.rounds, "rope": {}}
+    result["peer"] = check_agreement(small, options.peer)
     for name, shape, dtype, backward in (
         ("small, forward", small, jnp.float32, False),
         ("small, forward and backward", small, jnp.float32, True),
@@ -158,7 +159,7 @@ def main() -> None:
         ("large, forward and backward", large, jnp.float32, True),
         ("large, forward and backward, bfloat16", large, jnp.bfloat16, True),
     ):
-        result["rope"][name] = rope_result(shape, dtype, options.rounds, backward=backward)
+        result["rope"][name] = rope_result(shape, dtype, options, backward=backward)
     result["kept_for_backward"] = kept_for_backward(jnp.zeros(large))
     contest.finish("encodings", options, result)
 

@@ -108,28 +108,25 @@ def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
     q, k, w = (jnp.asarray(rng.standard_normal((n, heads, width)), jnp.float32) for _ in range(3))
     w = w / jnp.linalg.norm(w, axis=-1, keepdims=True)
     beta = jnp.asarray(2 * rng.random((n, heads)), jnp.float32)
-    below, found = jnp.tri(n), {}
-    for title, args, forms in (
-        ("path", (q, k, w, beta), {
-            "jaxpe": partial(path_by_chunk, 64),
-            "all keys at once": partial(path_by_chunk, n),
-            "token by token": path_by_token,
-        }),
-    ):  # fmt: skip
-        expected = np.asarray(forms["jaxpe"](*args) * below)
-        runs, memory = {}, {}
-        for name, form in forms.items():
-            difference = np.abs(np.asarray(form(*args) * below) - expected).max()
-            assert difference < 1e-3, (title, name, difference)
+    args, below = (q, k, w, beta), jnp.tri(n)
+    forms: dict[str, Callable] = {
+        "jaxpe": partial(path_by_chunk, 64),
+        "all keys at once": partial(path_by_chunk, n),
+        "token by token": path_by_token,
+    }
+    expected = np.asarray(forms["jaxpe"](*args) * below)
+    runs, memory = {}, {}
+    for name, form in forms.items():
+        difference = np.abs(np.asarray(form(*args) * below) - expected).max()
+        assert difference < 1e-3, (name, difference)
 
-            def squares(*args: Array, form: Callable = form) -> Array:
-                return jnp.sum((form(*args) * below) ** 2)
+        def squares(*args: Array, form: Callable = form) -> Array:
+            return jnp.sum((form(*args) * below) ** 2)
 
-            graded = jax.value_and_grad(squares, argnums=tuple(range(len(args))))
-            runs[name], memory[name] = contest.compiled(graded, *args)
-        over = contest.ratios(contest.measure(runs, rounds), "jaxpe")
-        found[title] = {"over_jaxpe": over, "mebibytes": memory}
-    return found
+        graded = jax.value_and_grad(squares, argnums=tuple(range(len(args))))
+        runs[name], memory[name] = contest.compiled(graded, *args)
+    over = contest.ratios(contest.measure(runs, rounds), "jaxpe")
+    return {"path": {"over_jaxpe": over, "mebibytes": memory}}
 
 
 def main() -> None:

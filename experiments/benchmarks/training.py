@@ -10,7 +10,6 @@ a large matrix product's FLOP/s that the step's own products reach.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ from flax import nnx
 
 import jaxpe
 from experiments.benchmarks import _contest as contest
-from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig
-from jaxpe.training import accuracy, adamw, cross_entropy, init_state, train_step
+from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig, functionalize
+from jaxpe.training import adamw, classification, init_state, train_step
 
 VOCAB, STEPS, PEER = 30522, 3, "Hugging Face"
 
@@ -42,34 +41,26 @@ MINI, LONG = Sizes(), Sizes(batch=8, length=512)
 SMALL = Sizes(layers=1, width=64, batch=4, length=16)
 
 
-def our_round(sizes: Sizes) -> tuple[Callable[[], float], int]:
-    """Seconds per step of a round of ours, and the weights that multiply every token."""
+def classifier(sizes: Sizes) -> Classifier:
+    """A BERT with learned positions and a classifier of 2 classes."""
     config = TransformerConfig(
-        vocab_size=VOCAB,
-        dim=sizes.width,
-        num_layers=sizes.layers,
-        num_heads=sizes.heads,
-        norm_position="post",
-        norm_epsilon=1e-12,
-        token_types=2,
-        dropout=0.1,
+        vocab_size=VOCAB, dim=sizes.width, num_layers=sizes.layers, num_heads=sizes.heads,
+        norm_position="post", norm_epsilon=1e-12, token_types=2, dropout=0.1,
         attention_dropout=0.1,
-    )
+    )  # fmt: skip
     table = jaxpe.learned(length=512, dim=sizes.width)
     encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
     bert = Bert(encoder, rngs=nnx.Rngs(1))
-    model = Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))
-    graphdef, params = nnx.split(model, nnx.Param)
+    return Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))
+
+
+def our_round(sizes: Sizes) -> tuple[Callable[[], float], int]:
+    """Seconds per step of a round of ours, and the weights that multiply every token."""
+    apply, params = functionalize(classifier(sizes))
     blocks = jax.tree.leaves(params["encoder"]["layers"])
     weights = sum(leaf.size for leaf in blocks if leaf.ndim == 3)
-
-    def loss(params, batch, key):
-        out = nnx.merge(graphdef, params)(batch["ids"], mask=batch["mask"], dropout_key=key)
-        labels = batch["labels"]
-        return cross_entropy(out.logits, labels), {"accuracy": accuracy(out.logits, labels)}
-
     optimizer = adamw(1e-4, weight_decay=0.01)
-    step = train_step(loss, optimizer)
+    step = train_step(classification(apply), optimizer)
     state = init_state(params, optimizer, key=jax.random.key(0))
     rng = np.random.default_rng(0)
 
@@ -93,12 +84,8 @@ def random_batch(rng: np.random.Generator, sizes: Sizes) -> dict[str, np.ndarray
 
 
 def peer_of(python: str, sizes: Sizes) -> contest.Worker:
-    known = sizes._asdict() | {"hidden": 4 * sizes.width, "vocab": VOCAB}
-    known |= {"threads": contest.CORES, "steps": STEPS}
-    peer = contest.Worker(python, "experiments.benchmarks._torch_training", json.dumps(known))
-    if peer.about is None or "error" in peer.about:
-        sys.exit("the peer's Python cannot run torch and transformers: pass --peer PYTHON")
-    return peer
+    known = sizes._asdict() | {"hidden": 4 * sizes.width, "vocab": VOCAB, "steps": STEPS}
+    return contest.torch_worker(python, "_torch_training", known)
 
 
 def matmul_speed(n: int) -> float:

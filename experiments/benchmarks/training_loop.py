@@ -10,7 +10,6 @@ once on one, in a process of its own.
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,38 +19,23 @@ import numpy as np
 import optax
 from flax import nnx
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
-from experiments.benchmarks.training import MINI, SMALL, VOCAB, Sizes
-from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig, functionalize
+from experiments.benchmarks.training import MINI, SMALL, Sizes, classifier, random_batch
+from jaxpe.nn import functionalize
 from jaxpe.training import adamw, batches, classification, fit, init_state, train_step
 from jaxpe.training.optimizers import weight_decay_mask
 
 STEPS, ROWS = 10, 256
 
 
-def built(sizes: Sizes) -> Classifier:
-    config = TransformerConfig(
-        vocab_size=VOCAB, dim=sizes.width, num_layers=sizes.layers, num_heads=sizes.heads,
-        norm_position="post", token_types=2, dropout=0.1,
-    )  # fmt: skip
-    table = jaxpe.learned(length=512, dim=sizes.width)
-    encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
-    bert = Bert(encoder, rngs=nnx.Rngs(1))
-    return Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))
-
-
 def data_of(sizes: Sizes) -> Any:
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, VOCAB, (ROWS, sizes.length), dtype=np.int32)
-    labels = rng.integers(0, 2, ROWS, dtype=np.int32)
-    arrays = {"ids": ids, "mask": np.ones(ids.shape, bool), "labels": labels}
+    arrays = random_batch(np.random.default_rng(0), sizes._replace(batch=ROWS))
     return batches(arrays, batch_size=sizes.batch, seed=0)
 
 
 def ours(sizes: Sizes) -> Callable[[], float]:
     """Seconds of `STEPS` steps of `fit`."""
-    apply, params = functionalize(built(sizes))
+    apply, params = functionalize(classifier(sizes))
     optimizer = adamw(1e-4, weight_decay=0.01)
     step = train_step(classification(apply), optimizer)
     state = init_state(params, optimizer, key=jax.random.key(0))
@@ -68,7 +52,7 @@ def ours(sizes: Sizes) -> Callable[[], float]:
 
 def by_hand(sizes: Sizes) -> Callable[[], float]:
     """Seconds of `STEPS` steps as the documentation of Flax writes them."""
-    model = built(sizes)
+    model = classifier(sizes)
     transform = optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.adamw(1e-4, weight_decay=0.01, mask=weight_decay_mask),
@@ -118,13 +102,7 @@ def main() -> None:
     everything = os.sched_getaffinity(0)
     for name, processors in (("free", everything), ("one core", {min(everything)})):
         os.sched_setaffinity(0, processors)
-        words = (
-            "--processors",
-            name,
-            "--rounds",
-            str(options.rounds),
-            *["--quick"] * options.quick,
-        )
+        words = [f"--processors={name}", f"--rounds={options.rounds}", *["--quick"] * options.quick]
         result[name] = contest.in_fresh_process("experiments.benchmarks.training_loop", *words)
         print(name, result[name], flush=True)
     os.sched_setaffinity(0, everything)
@@ -133,4 +111,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    sys.exit()
