@@ -1,5 +1,6 @@
 """Documents and stored counts, as the analysis takes them: `Counted`."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -7,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from jaxpe._core.arrays import rounded_size
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
@@ -89,7 +89,7 @@ def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int)
     folding = {"groups": groups, "folds": DEFAULT_FOLDS, "ended": ended}
     tokens = token_lists(compact.ids, **counting, **folding)
     _, rotating = null_keys(prng_keys(options.seed)[0])
-    merged = jaxpe.count_tokens(compact.ids, **counting)
+    merged = _counts(compact)
     return Counted(
         counts=tokens,
         merged=merged,
@@ -115,6 +115,15 @@ def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int)
         standing_out=positions_standing_out(compact, groups),
         neighbours=_neighbours(compact, groups),
     )
+
+
+def _counts(corpus: TokenCorpus) -> PositionCounts:
+    """`count_tokens` of a compact corpus, which JAX would compile for each number of documents."""
+    shape = corpus.ids.shape[1], corpus.vocab_size
+    cell = (np.arange(shape[0]) * shape[1] + corpus.ids)[corpus.mask]
+    tokens = np.bincount(cell, minlength=math.prod(shape)).astype(np.int32).reshape(shape)
+    documents = np.asarray(len(corpus.ids), np.int32)
+    return PositionCounts(*map(jnp.asarray, (tokens, documents, np.int32(0))))
 
 
 def stored_counts(stored: "StoredCounts") -> Counted:

@@ -47,73 +47,78 @@ def held_out_scores(
     widest, names = max(x.vectors.shape[-1] for x in fixed), [x.entry.name for x in fixed]
     table = np.array([columns(x.vectors[0], widest) for x in fixed])
     taus, powers = (x.ravel() for x in np.meshgrid(TAUS, POWERS))
-    found = jax.device_get(_statistics(halves, table, taus, powers))
     # Encodings of a model do not compete. The least mean comes first; rounding decides no tie.
     competes = np.array([x.entry.family != "model" for x in fixed])
-    mean = np.where(competes, found.fixed.mean, np.inf)
-    first, *others = np.argsort(np.round(mean, 6), kind="stable")[: competes.sum()]
-    fitted = found.own.samples[..., max(fitted_dim, 1) - 1]
-    compared = jax.device_get(_compared(found, fitted, first))
+    widths = np.asarray(max(fitted_dim, 1))
+    found = jax.device_get(_statistics(halves, table, competes, widths, taus, powers))
+    first, *others = np.argsort(found.order, kind="stable")[: competes.sum()]
     least_number = int(np.argmin(found.by_number.mean))
     return HeldOutScores(
-        splits=len(fitted),
+        splits=len(found.equal.samples),
         dim=fitted_dim,
         vectors=coordinates[:, :fitted_dim],
         own=_intervals(found.own),
         fixed=dict(zip(names, _intervals(found.fixed), strict=True)),
-        best=[names[i] for i in (first, *(i for i in others if compared.worse.low[i] <= 0))],
+        best=[names[i] for i in (first, *(i for i in others if found.worse.low[i] <= 0))],
         one_number=_interval(found.one_number),
         tau=float(taus[least_number]),
         power=float(powers[least_number]),
-        gain=_interval(compared.gain) if fitted_dim else None,
+        gain=_interval(found.gain) if fitted_dim else None,
         equal=_interval(found.equal),
-        over_equal=_interval(compared.over_equal),
+        over_equal=_interval(found.over_equal),
     )
 
 
 class _Statistics(NamedTuple):
-    """Held-out stress of MDS by width, of fixed encodings, of lines, and of equal distances."""
+    """Held-out stress, `[splits, 2]` of each.
+
+    Attributes:
+        own: MDS of the other half, by width.
+        fixed: fixed encodings.
+        order: mean of those that compete, rounded; infinite for others.
+        worse: stress of fixed encodings less that of the best one.
+        gain: stress of the best one less that of MDS at the fitted width.
+        by_number, one_number: one number for each position, by parameters and at the best ones.
+        equal, over_equal: distances that are all equal, and their stress less that of the best one.
+    """
 
     own: HeldOut
     fixed: HeldOut
+    order: jax.Array
+    worse: HeldOut
+    gain: HeldOut
     by_number: HeldOut
     one_number: HeldOut
     equal: HeldOut
+    over_equal: HeldOut
 
 
 @jax.jit
 def _statistics(
-    halves: SplitHalfGeometry, fixed: ArrayLike, taus: ArrayLike, powers: ArrayLike
+    halves: SplitHalfGeometry,
+    fixed: ArrayLike,
+    competes: ArrayLike,
+    width: ArrayLike,
+    taus: ArrayLike,
+    powers: ArrayLike,
 ) -> _Statistics:
     """All statistics of halves, in one program."""
     n = halves.present.shape[-1]
     number = jax.vmap(lambda tau, power: power_positions(jnp.arange(n), tau=tau, power=power))
     by_number = held_out_stress(number(taus, powers)[..., None], halves)
+    own, of_fixed = cross_validated_mds(halves, dim=min(WIDEST, n)), held_out_stress(fixed, halves)
+    order = jnp.where(competes, jnp.round(of_fixed.mean, 6), jnp.inf)
+    least, equal = of_fixed.samples[..., jnp.argmin(order)], _equal_stress(halves)
     return _Statistics(
-        own=cross_validated_mds(halves, dim=min(WIDEST, n)),
-        fixed=held_out_stress(fixed, halves),
+        own=own,
+        fixed=of_fixed,
+        order=order,
+        worse=half_sample_interval(of_fixed.samples - least[..., None]),
+        gain=half_sample_interval(least - own.samples[..., width - 1]),
         by_number=by_number,
         one_number=cross_validated_choice(by_number.samples),
-        equal=half_sample_interval(_equal_stress(halves)),
-    )
-
-
-class _Compared(NamedTuple):
-    """Differences of stress from the best fixed encoding."""
-
-    worse: HeldOut
-    gain: HeldOut
-    over_equal: HeldOut
-
-
-@jax.jit
-def _compared(found: _Statistics, fitted: ArrayLike, first: ArrayLike) -> _Compared:
-    samples = found.fixed.samples
-    least = samples[..., first]
-    return _Compared(
-        worse=half_sample_interval(samples - least[..., None]),
-        gain=half_sample_interval(least - fitted),
-        over_equal=half_sample_interval(found.equal.samples - least),
+        equal=half_sample_interval(equal),
+        over_equal=half_sample_interval(equal - least),
     )
 
 

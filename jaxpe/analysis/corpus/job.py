@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -22,9 +21,8 @@ from jaxpe.analysis.corpus.documents import (
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS, WIDEST, held_out_scores
 from jaxpe.analysis.corpus.noise import (
     defined_intervals,
-    position_estimates,
+    observed_geometry,
     position_numbers,
-    sampling_noise,
     stored_position,
 )
 from jaxpe.analysis.corpus.options import (
@@ -46,11 +44,8 @@ from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import TokenCorpus
 from jaxpe.encodings import CatalogueEntry
 from jaxpe.geometry import (
-    EmptyPolicy,
     PositionCounts,
-    classical_mds_from_gram,
     disjoint_position_geometries,
-    distances_from_gram,
     position_geometry_from_counts,
 )
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
@@ -193,49 +188,49 @@ def _measure(
             splits=options.splits,
             progress=clock.progress,
         )
-        numbers = position_numbers(geometry, dim=WIDEST)
-    with clock.stage("halves of the documents"):
-        nulls = counted.nulls[:DEFAULT_HALF_NULLS]
-        halves = disjoint_position_geometries(
-            counts, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=clock.progress
-        )
-        trace, errors = sampling_noise(counted.merged, geometry.present)
-        estimates = position_estimates(geometry, halves, trace)
-    with clock.stage("where"):
-        end_nulls = counted.end_nulls[:DEFAULT_HALF_NULLS]
-        where = where_position_tells(
-            counts, nulls, end_nulls=end_nulls, key=keys[2], cut=counted.cut
-        )
     with clock.stage("observed distances"):
         empty = options.empty or DEFAULT_EMPTY
         if empty == "error":  # raises where a position is empty, which jit cannot see
             jaxpe.positional_distributions(counted.merged, empty="error")
             empty = DEFAULT_EMPTY
         shown = _of_all_words(counted) if empty == "uniform" else counted.merged
-        D, mds = observed_geometry(shown, empty=empty)
+        observed = observed_geometry(counted.merged, shown, geometry.present, empty=empty)
+    with clock.stage("halves of the documents"):
+        nulls = counted.nulls[:DEFAULT_HALF_NULLS]
+        halves = disjoint_position_geometries(
+            counts, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=clock.progress
+        )
+        numbers = position_numbers(geometry, halves, observed.trace, dim=WIDEST)
+    with clock.stage("where"):
+        end_nulls = counted.end_nulls[:DEFAULT_HALF_NULLS]
+        where = where_position_tells(
+            counts, nulls, end_nulls=end_nulls, key=keys[2], cut=counted.cut
+        )
     with clock.stage("encodings"):
-        vectors = encoding_vectors(encodings, n=len(D.values), dim=options.dim, key=keys[1])
-        scores = score_encodings(D, numbers.distances, mds, vectors, dim=options.dim)
-    on_host = jax.device_get((geometry, numbers, estimates, D, mds, trace, errors))
-    geometry, numbers, (shares, intervals), D, mds, trace, errors = on_host
+        n, D = len(geometry.present), observed.distances
+        vectors = encoding_vectors(encodings, n=n, dim=options.dim, key=keys[1])
+        scores = score_encodings(D, numbers.distances, observed.mds, vectors, dim=options.dim)
+    geometry, numbers, observed = jax.device_get((geometry, numbers, observed))
     with clock.stage("encodings, held out"):
         rank = max(int(numbers.rank.rank), 0)
         held_out = held_out_scores(halves.position, numbers.coordinates, vectors, rank=rank)
-    judged, tokens = bool(geometry.present.any()), np.asarray(counted.merged.tokens)
+    judged = bool(geometry.present.any()) and observed.trace > 0
+    intervals = defined_intervals(numbers.shares, numbers.intervals.nearness) if judged else {}
+    tokens = np.asarray(counted.merged.tokens)
     result = CorpusResult(
         facts=counted.facts,
         options=options,
         choices=counted.choices,
         documents_per_position=tokens.sum(axis=1, dtype=np.int64),
         observed=Observed(
-            rank=int(mds.rank),
-            eigenvalues=mds.eigenvalues,
-            present=D.present,
-            distances=D.values,
+            rank=int(observed.mds.rank),
+            eigenvalues=observed.mds.eigenvalues,
+            present=observed.distances.present,
+            distances=observed.distances.values,
             split_half_trace=float(numbers.split_half_trace),
         ),
-        position=stored_position(geometry, halves, numbers, errors, intervals.by_offset),
-        intervals=defined_intervals(shares, intervals.nearness) if judged and trace > 0 else {},
+        position=stored_position(geometry, numbers, observed.errors),
+        intervals=intervals,
         encodings=scores,
         held_out=held_out,
         where=where,
@@ -254,17 +249,6 @@ def _choice_of_empty(result: CorpusResult) -> tuple[Choice, ...]:
         return ()
     why = f"{empty:,} of {result.facts.length:,} positions have no token, and say nothing"
     return (Choice("empty positions", DEFAULT_EMPTY, why, "pass uniform or zero as `empty`"),)
-
-
-@partial(jax.jit, static_argnames="empty")
-def observed_geometry(
-    counts: PositionCounts, *, empty: EmptyPolicy
-) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS]:
-    """Distances of the observed frequencies, and their MDS at full width."""
-    mu = jaxpe.positional_distributions(counts, empty=empty)
-    gram = jaxpe.hellinger_gram(mu)
-    mds = classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    return distances_from_gram(gram, present=mu.present), mds
 
 
 def _of_all_words(counted: Counted) -> PositionCounts:

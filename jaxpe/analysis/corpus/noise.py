@@ -10,9 +10,11 @@ import numpy as np
 
 import jaxpe
 from jaxpe.analysis.corpus.result import Interval, Position
-from jaxpe.analysis.corpus.where import half_distance
+from jaxpe.analysis.corpus.where import half_distance, over_half_of_mean
 from jaxpe.geometry import (
+    ClassicalMDS,
     Distances,
+    EmptyPolicy,
     Estimate,
     PositionCounts,
     PositionGeometry,
@@ -21,6 +23,7 @@ from jaxpe.geometry import (
     SignificantRank,
     VarianceShares,
     classical_mds_from_gram,
+    distances_from_gram,
     position_intervals,
     position_rank,
     variance_shares,
@@ -45,10 +48,41 @@ def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     return jnp.sum(centre_rows(roots, present) ** 2)
 
 
-@jax.jit
-def sampling_noise(counts: PositionCounts, present: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`plug_in_trace`, and the split-half error of each position, in one program."""
-    return plug_in_trace(counts, present), jaxpe.noise_floor(counts).split_half_error
+class ObservedGeometry(NamedTuple):
+    """Geometry of the observed frequencies.
+
+    Attributes:
+        distances, mds: distances, and their MDS at full width.
+        trace: `plug_in_trace`.
+        errors: split-half error of each position, `[n]`.
+    """
+
+    distances: Distances
+    mds: ClassicalMDS
+    trace: jax.Array
+    errors: jax.Array
+
+
+@partial(jax.jit, static_argnames="empty")
+def observed_geometry(
+    counts: PositionCounts, shown: PositionCounts, present: jax.Array, *, empty: EmptyPolicy
+) -> ObservedGeometry:
+    """All numbers of observed frequencies, in one program.
+
+    Args:
+        counts: counts `[n, vocab]` of the words that occur.
+        shown: counts of the words that distances are over.
+        present: positions that the geometry of position judges, `[n]`.
+        empty: distribution of an empty position.
+    """
+    mu = jaxpe.positional_distributions(shown, empty=empty)
+    gram = jaxpe.hellinger_gram(mu)
+    return ObservedGeometry(
+        distances=distances_from_gram(gram, present=mu.present),
+        mds=classical_mds_from_gram(gram, dim=len(gram), present=mu.present),
+        trace=plug_in_trace(counts, present),
+        errors=jaxpe.noise_floor(counts).split_half_error,
+    )
 
 
 class PositionNumbers(NamedTuple):
@@ -61,6 +95,8 @@ class PositionNumbers(NamedTuple):
         coordinates: classical MDS of position alone, `[n, at least 3 and at most dim]`.
         composition_correlation: absolute correlation of the first eigenvectors of position and of
             composition.
+        shares, intervals: `variance_shares` and `position_intervals`.
+        over_half: `over_half_of_mean`.
     """
 
     rank: SignificantRank
@@ -70,17 +106,29 @@ class PositionNumbers(NamedTuple):
     split_half_trace: jax.Array
     coordinates: jax.Array
     composition_correlation: jax.Array
+    shares: VarianceShares
+    intervals: PositionIntervals
+    over_half: jax.Array
 
 
 @partial(jax.jit, static_argnames="dim")
-def position_numbers(geometry: PositionGeometry, *, dim: int) -> PositionNumbers:
-    """All numbers of the geometry of position, in one program."""
+def position_numbers(
+    geometry: PositionGeometry, halves: PositionHalves, observed: jax.Array, *, dim: int
+) -> PositionNumbers:
+    """All numbers of the geometry of position, in one program.
+
+    Args:
+        geometry, halves: geometry of all documents, and of their halves.
+        observed: trace of the plug-in Gram matrix over the positions that are present.
+        dim: most dimensions of the coordinates.
+    """
     some, split_half = geometry.present.any(), geometry.split_half
     defined = lambda x: jnp.where(some, x, jnp.nan)  # noqa: E731
     width = max(3, min(dim, len(geometry.gram)))
     mds = classical_mds_from_gram(geometry.gram, dim=width, present=geometry.present)
     position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
     composition = jnp.linalg.eigh(split_half.gram - geometry.gram)[1][:, -1]
+    intervals = position_intervals(geometry, halves)
     return PositionNumbers(
         rank=position_rank(geometry),
         eigenvalues=geometry.eigenvalues,
@@ -89,39 +137,17 @@ def position_numbers(geometry: PositionGeometry, *, dim: int) -> PositionNumbers
         split_half_trace=defined(split_half.trace),
         coordinates=mds.coordinates,
         composition_correlation=defined(jnp.abs(position @ composition)),
+        shares=variance_shares(geometry, halves, observed),
+        intervals=intervals,
+        over_half=over_half_of_mean(intervals.by_offset.value, geometry, halves),
     )
 
 
-class PositionEstimates(NamedTuple):
-    """Intervals of a geometry of position, and the shares of the observed variance."""
-
-    shares: VarianceShares
-    intervals: PositionIntervals
-
-
-@jax.jit
-def position_estimates(
-    geometry: PositionGeometry, halves: PositionHalves, observed: jax.Array
-) -> PositionEstimates:
-    """`variance_shares` and `position_intervals`, in one program.
-
-    Args:
-        geometry, halves: geometry of all documents, and of their halves.
-        observed: trace of the plug-in Gram matrix over the positions that are present.
-    """
-    shares = variance_shares(geometry, halves, observed)
-    return PositionEstimates(shares, position_intervals(geometry, halves))
-
-
 def stored_position(
-    geometry: PositionGeometry,
-    halves: PositionHalves,
-    numbers: PositionNumbers,
-    errors: np.ndarray,
-    by_offset: Estimate,
+    geometry: PositionGeometry, numbers: PositionNumbers, errors: np.ndarray
 ) -> Position:
     """The geometry of position as a report stores it."""
-    rank = numbers.rank
+    rank, by_offset = numbers.rank, numbers.intervals.by_offset
     return Position(
         trace=float(numbers.trace),
         eigenvalues=np.asarray(numbers.eigenvalues),
@@ -135,5 +161,5 @@ def stored_position(
         coordinates=np.asarray(numbers.coordinates[:, :3]),
         composition_correlation=float(numbers.composition_correlation),
         by_offset=np.stack([by_offset.value, by_offset.low, by_offset.high]),
-        half_distance=half_distance(by_offset, geometry, halves) if rank.rank > 0 else None,
+        half_distance=half_distance(np.asarray(numbers.over_half)) if rank.rank > 0 else None,
     )

@@ -4,17 +4,12 @@ import math
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.special import xlogy
 
 from jaxpe.analysis.corpus.result import Interval, Reach, Where
-from jaxpe.geometry import (
-    Estimate,
-    PositionGeometry,
-    PositionHalves,
-    TokenLists,
-    half_sample_interval,
-)
+from jaxpe.geometry import PositionGeometry, PositionHalves, TokenLists, half_sample_interval
 from jaxpe.geometry.counts.token_lists import listed_counts
 from jaxpe.geometry.noise.cross_validation import fold_orders
 from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count
@@ -145,18 +140,29 @@ def first_reached(values: np.ndarray, *, first: int = 0) -> Interval:
     return Interval(at[0], at[2], at[1])
 
 
-def half_distance(
-    by_offset: Estimate, geometry: PositionGeometry, halves: PositionHalves
-) -> Interval | None:
-    """Offset at which the mean squared distance first reaches half of its mean over all pairs.
+def over_half_of_mean(
+    by_offset: jax.Array, geometry: PositionGeometry, halves: PositionHalves
+) -> jax.Array:
+    """Mean squared distance at each offset less half of its mean over all pairs, `[3, n − 1]`.
 
-    None if it does not. The mean over the pairs of m positions is 2/(m − 1) times the trace.
+    With the ends of its interval. The mean over the pairs of m positions is 2/(m − 1) times the
+    trace.
     """
-    halves, m = jax.device_get(halves), int(np.sum(geometry.present))
-    others = np.maximum(np.sum(halves.position.present, axis=-1) - 1, 1)
+
+    def others(present: jax.Array) -> jax.Array:
+        return jnp.maximum(jnp.sum(present, axis=-1) - 1, 1)
+
     documents, null = (
-        x.by_offset - (x.trace / others)[..., None] for x in (halves.documents, halves.null)
+        x.by_offset - (x.trace / others(halves.position.present))[..., None]
+        for x in (halves.documents, halves.null)
     )
-    value = np.asarray(by_offset.value) - float(geometry.trace) / max(m - 1, 1)
-    reached = first_reached(_estimate(value, documents - np.mean(null, axis=0)), first=1)
+    sampled = half_sample_interval(documents - jnp.mean(null, axis=0))
+    value = by_offset - geometry.trace / others(geometry.present)
+    error = sampled.high - sampled.mean
+    return jnp.stack([value, value - error, value + error])
+
+
+def half_distance(over_half: np.ndarray) -> Interval | None:
+    """Offset at which `over_half_of_mean` first reaches 0; None if it does not."""
+    reached = first_reached(over_half, first=1)
     return reached if math.isfinite(reached.estimate) else None

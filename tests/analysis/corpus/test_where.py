@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import CorpusResult, Position
-from jaxpe.analysis.corpus.where import half_distance, where_position_tells
+from jaxpe.analysis.corpus.where import half_distance, over_half_of_mean, where_position_tells
 from jaxpe.geometry import (
-    Estimate,
     PositionGeometry,
     PositionHalves,
     SplitHalfGeometry,
@@ -98,7 +97,6 @@ def test_half_of_the_mean_distance_is_that_over_all_pairs():
     documents = jax.tree.map(lambda x: np.multiply.outer(scales, x), statistics)
     null = jax.tree.map(lambda x: np.stack([x, x]), documents)
     matrices = jax.tree.map(lambda x: np.broadcast_to(x, (2, 2, *np.shape(x))), matrices)
-    found = half_distance(
-        Estimate(*[statistics.by_offset] * 4), geometry, PositionHalves(matrices, documents, null)
-    )
-    assert found == (3, 3, 3)
+    halves = PositionHalves(matrices, documents, null)
+    over_half = over_half_of_mean(statistics.by_offset, geometry, halves)
+    assert half_distance(np.asarray(over_half)) == (3, 3, 3)
