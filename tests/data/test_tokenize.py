@@ -225,6 +225,12 @@ def test_words_are_those_of_unicode(name):
     assert texts_of(corpus, 0) == expected
 
 
+def test_ascii_text_has_the_words_of_other_text():
+    (pattern, _), ascii_characters = vocabularies._word_patterns(), map(chr, range(128))
+    for text in map("".join, itertools.product(ascii_characters, repeat=2)):
+        assert vocabularies._words(text, None) == pattern.findall(text.lower())
+
+
 def test_characters_that_extend_a_word_are_none_by_themselves():
     assert vocabularies._words("\u0301a \u200d \u200c\u200d \ufe0f b\u0301", None) == [
         "a",
