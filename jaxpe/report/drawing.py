@@ -57,8 +57,11 @@ def image(figure: Figure, *, format: FigureFormat = "svg", style: FigureStyle = 
     content = io.BytesIO()
     dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     drawn = draw(figure, style=style)
+    drawn.set_dpi(200)
+    canvas = require("matplotlib.backend_bases", extra="report").get_registered_canvas_class(format)
     with require("matplotlib", extra="report").rc_context(_style(style)):
-        drawn.savefig(content, format=format, dpi=200, metadata=dates.get(format))
+        # `savefig` draws a figure with a layout twice.
+        getattr(canvas(drawn), f"print_{format}")(content, metadata=dates.get(format))
     return content.getvalue()
 
 

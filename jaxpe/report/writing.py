@@ -109,10 +109,8 @@ def write(
         images = {each.name: image(each) for each in shown.figures}
         contents = {f"figures/{name}.svg": svg for name, svg in images.items()}
         if (figures, style) != ("svg", "screen"):
-            for each in shown.figures:
-                contents[f"figures/{each.name}.{figures}"] = image(
-                    each, format=figures, style=style
-                )
+            named = ((f"figures/{each.name}.{figures}", each) for each in shown.figures)
+            contents |= {name: image(x, format=figures, style=style) for name, x in named}
         text = methods(shown, run)
         texts = table_files(shown) | {
             "methods.md": f"{text}\n",

@@ -191,6 +191,12 @@ def test_words_are_those_of_unicode(name):
     assert texts_of(corpus, 0) == [found for s in segments if (found := FORMATS.sub("", s).strip())]
 
 
+def test_ascii_text_has_the_words_of_other_text():
+    (pattern, _), ascii_characters = vocabularies._word_patterns(), map(chr, range(128))
+    for text in map("".join, itertools.product(ascii_characters, repeat=2)):
+        assert vocabularies._words(text, None) == pattern.findall(text.lower())
+
+
 def test_words():
     texts = [
         "Don't stop, naïve_2 world!",

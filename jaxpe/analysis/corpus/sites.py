@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe.analysis.corpus.result import LetterInformation, StandingOut, TokenShift
 from jaxpe.data import TokenCorpus
-from jaxpe.geometry.distances.mutual_information import entropy, longest_documents
+from jaxpe.geometry.distances.mutual_information import longest_documents
 
 MOST_LETTERS = 64  # largest alphabet whose letters a logo can show
 LEVEL = 0.05  # probability that any position is listed wrongly
@@ -46,6 +46,8 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
         counts: counts `[n, tokens]`.
         tokens: text of each token.
     """
+    from scipy.special import entr
+
     alphabet, letters, size = _alphabet(tokens, np.any(counts, axis=0)[: len(tokens)])
     if not 2 <= size <= MOST_LETTERS or not letters:
         return None
@@ -56,7 +58,7 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     first, second = (np.sum(smooth * np.log(smooth) ** k, axis=1) for k in (1, 2))
     n = documents[:, 0]
     half = 1.96 * np.sqrt((second - first**2) / n + (size - 1) / (2 * n**2))
-    H = np.asarray(entropy(seen, estimator="miller-madow"))
+    H = entr(seen / documents).sum(axis=1) + (np.count_nonzero(seen, axis=1) - 1) / (2 * n)
     bits = np.log(size) - H
     bits = np.stack([bits, *np.clip([bits - half, bits + half], 0, np.log(size))]) / np.log(2)
     differing, background = _background(seen)
@@ -159,8 +161,8 @@ def positions_standing_out(corpus: TokenCorpus, groups: np.ndarray) -> list[Stan
     left out if some documents end before it: of those that reach it, some end there, and ends have
     tokens of their own. One document of each group takes part.
     """
-    rows = longest_documents(corpus.ids, corpus.mask, groups)
-    ids, mask, last = corpus.ids[rows], corpus.mask[rows], corpus.ids.shape[1] - 1
+    rows, last = longest_documents(corpus.ids, corpus.mask, groups), corpus.ids.shape[1] - 1
+    ids, mask = (np.asfortranarray(x[rows]) for x in (corpus.ids, corpus.mask))  # by position
     if last < 2:
         return []
     tests, candidates = 0, []

@@ -300,11 +300,9 @@ def _equal_runs(tokens, information, least) -> tuple[np.ndarray, np.ndarray]:
     sums = np.append(0.0, np.cumsum(information, dtype=float))
     end = np.searchsorted(sums, sums[:-1] + least)
     start = np.flatnonzero(end <= tokens.begin[1:][tokens.document])
-    bits = np.uint64(len(sums).bit_length())  # the lower bits of a key are its token
-    keys = tokens.hashes(start, end[start]) >> bits << bits | start.astype(np.uint64)
-    keys.sort()
-    start = (keys & ~(~np.uint64(0) << bits)).astype(np.int64)
-    keys >>= bits
+    keys, low = _sorted_keys(tokens.hashes(start, end[start]), start)
+    start = (keys & low).astype(np.int64)
+    keys &= ~low
     equal = [np.flatnonzero(keys[lag:] == keys[:-lag]) for lag in (1, 2)]
     return start[np.append(*equal)], start[np.append(equal[0] + 1, equal[1] + 2)]
 
@@ -326,13 +324,22 @@ def _short_pieces(tokens, short) -> list[np.ndarray]:
     """Short documents and a longer document that contains each, int `[2, pairs]`."""
     begin, lengths, pairs = tokens.begin, np.diff(tokens.begin), []
     left = begin[1:][tokens.document] - np.arange(len(tokens.words))
-    for length in np.unique(lengths[short]):
+    for length in np.setdiff1d(lengths[short], lengths[-1:]):
         pieces = short[lengths[short] == length]
         start = np.flatnonzero((left >= length) & (lengths[tokens.document] > length))
         whole = tokens.hashes(begin[pieces], begin[pieces + 1])
-        hashes = np.append(tokens.hashes(start, start + length), whole)
-        _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-        window = first[which[len(start) :]]
-        held = window < len(start)
-        pairs.append(np.stack([pieces[held], tokens.document[start[window[held]]]]))
+        keys, low = _sorted_keys(tokens.hashes(start, start + length), start)
+        first = np.minimum(np.searchsorted(keys, whole & ~low), len(keys) - 1)
+        window = (keys[first] & low).astype(np.int64)
+        held = tokens.hashes(window, window + length) == whole
+        pairs.append(np.stack([pieces[held], tokens.document[window[held]]]))
     return pairs
+
+
+def _sorted_keys(hashes, token) -> tuple[np.ndarray, np.uint64]:
+    """Hashes in order, their lower bits replaced by the token, and a mask of these bits.
+
+    Sorting numbers takes a fifth of the time of sorting them with their indices.
+    """
+    low = ~(~np.uint64(0) << np.uint64(int(token.max(initial=0)).bit_length()))
+    return np.sort(hashes & ~low | token.astype(np.uint64)), low

@@ -65,6 +65,8 @@ def named_rows(
         rows = iter_rows(path, fields, ReadLog(), progress)
     else:
         rows = _tfds_rows(home, split, fields, progress)
+    if label_field is None:
+        return iter(rows)
     # An unknown class stays as it is, for an error message.
     return (row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows)
 

@@ -151,12 +151,17 @@ class _Fixed(dict[str, int]):
         return self._unknown
 
 
+# The pattern of `_word_patterns` on ASCII, in three quarters of the time.
+_ASCII_WORD = re.compile(r"\w+|[^\w\s\x1c-\x1f]", re.ASCII)
+
+
 def _words(text: str, length: int | None) -> list[str]:
     """First `length` words and single symbols of a text, in lower case."""
-    (pattern, formats), text = _word_patterns(), text.lower()
-    if not text.isascii():
-        text = formats.sub("", text)
-    return pattern.findall(text)[:length]
+    text = text.lower()
+    if text.isascii():
+        return _ASCII_WORD.findall(text)[:length]
+    pattern, formats = _word_patterns()
+    return pattern.findall(formats.sub("", text))[:length]
 
 
 # Other planes have Chinese and private characters alone, as a test checks.

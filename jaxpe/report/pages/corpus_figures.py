@@ -21,14 +21,13 @@ def corpus_figures(result: CorpusResult) -> list[Figure]:
     reach, level = result.documents_per_position, position.null_eigenvalue
     corrected = np.sqrt(np.clip(position.squared_distances, 0, None))
     own, all_ = {"present": position.present, "origin": origin}, observed.present
-    colours = [_CHANCE, _COMPOSITION, _POSITION]
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     map_title = (*titles, "The map of positions")[min(position.significant_rank, 2)]
     if np.isin(np.flatnonzero(position.present), result.rare_positions).all():
         map_title = "Do not trust this map: no position can be judged alone"
     panels = {
         "shares": [
-            lambda ax: plot.shares(parts, SHARES, ax=ax, color=colours),
+            lambda ax: plot.shares(parts, SHARES, ax=ax, color=[_CHANCE, _COMPOSITION, _POSITION]),
             lambda ax: plot_reach(reach, origin, ax),
         ],
         "distances": [
@@ -52,11 +51,7 @@ def corpus_figures(result: CorpusResult) -> list[Figure]:
     left_out = set() if position.positions else {"distances", "map"}
     if result.letters is not None:  # the logo is the fifth
         left_out.add("offset" if origin else "spectrum")
-    size: dict[str, Any] = {
-        "shares": {"height": 1.9},
-        "distances": {"columns": 2},
-        "map": {"height": 4.2},
-    }
+    size: Any = {"shares": {"height": 1.9}, "distances": {"columns": 2}, "map": {"height": 4.2}}
     names = [name for name in panels if name not in left_out]
     return [Figure(name, *said[name], panels[name], **size.get(name, {})) for name in names]
 
