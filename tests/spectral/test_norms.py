@@ -1,11 +1,13 @@
 """Largest singular values against LAPACK, of matrices and of derivatives; where they are equal."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe.spectral import spectral_norm
+from jaxpe.spectral import operator_norm, spectral_norm
 
 RNG = np.random.default_rng(0)
 NORM, GRADIENT = jax.jit(spectral_norm), jax.jit(jax.grad(spectral_norm))
@@ -80,3 +82,50 @@ def test_its_second_derivative():
 
 def twice(x):
     return jnp.asarray(V, x.dtype) @ jnp.tanh(jnp.asarray(W, x.dtype) @ x)
+
+
+def accurate(points, dtype, **options):
+    """The norms of derivatives, those of the matrices, and how they were reached."""
+    jacobians = [V @ np.diag(1 - np.tanh(W @ x) ** 2) @ W for x in points]
+    true = np.linalg.norm(np.stack(jacobians), 2, axis=(1, 2))
+    run = jax.jit(jax.vmap(lambda x, key: operator_norm(twice, x, key=key, **options)))
+    found = run(points.astype(dtype), jax.random.split(KEY, len(points)))
+    assert found.value.dtype == dtype
+    return true, found
+
+
+def test_a_derivative_without_its_matrix():
+    """Also in float32, and of a run that stops early."""
+    points = RNG.standard_normal((4, 6))
+    for dtype, tolerance, rtol in ((np.float64, 1e-6, 1e-8), (np.float32, 1e-4, 1e-4)):
+        true, found = accurate(points, dtype, tolerance=tolerance)
+        np.testing.assert_allclose(found.value, true, rtol=rtol)
+        assert np.all(found.residual <= tolerance)
+        assert np.all((found.iterations > 0) & (found.iterations < 500))
+    true, found = accurate(points, np.float64, tolerance=0.0, max_iterations=3)
+    assert np.all((found.iterations == 3) & (found.residual > 0))
+    assert np.all(found.value <= true * (1 + 1e-12))
+
+
+def test_derivatives_of_any_scale():
+    """Of a rotation, whose singular values are equal; in float32, where squares leave its range."""
+    x = jnp.ones((2, 3), jnp.float32)
+
+    @jax.jit
+    @jax.vmap
+    def scaled(s):
+        return operator_norm(lambda x: s * x[::-1], x, key=KEY)
+
+    scales = np.float32([0.0, 1e-37, 1e-25, 3.0, 1e25, 1e38, np.nan])
+    found = scaled(scales)
+    np.testing.assert_allclose(found.value, scales, rtol=1e-6)
+    assert np.all(found.residual[:-1] <= 1e-4)  # at 1e-37 subnormal numbers lose digits
+    assert np.isnan(found.residual[-1])
+
+
+def test_a_first_small_residual_is_not_believed():
+    """One value of 1.5 over 511 of 1: starts with little of it look finished at once."""
+    find = partial(operator_norm, lambda x: x.at[0].multiply(1.5), jnp.ones(512), tolerance=0.1)
+    values = jax.jit(jax.vmap(lambda key: find(key=key)))(jax.random.split(KEY, 100))
+    np.testing.assert_allclose(values.value, 1.5, rtol=0.02)
+    assert np.all(values.iterations >= 20)
