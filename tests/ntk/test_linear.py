@@ -9,9 +9,10 @@ from jaxpe.ntk import linearize, taylor_expand
 from tests.ntk.networks import network
 
 
-def polynomial(params, x):
+def polynomial(params, x, *, scale=1.0):
     """Of degree 3 in all parameters together."""
-    return {"y": x @ params["w"] * (params["b"] ** 2)[None] + params["b"][None] ** 3 - 1.0}
+    product = x @ params["w"] * (params["b"] ** 2)[None]
+    return {"y": scale * (product + params["b"][None] ** 3 - 1.0)}
 
 
 def point(seed):
@@ -19,47 +20,31 @@ def point(seed):
     return {"w": jnp.asarray(rng.standard_normal((2, 3))), "b": jnp.asarray(rng.standard_normal(3))}
 
 
-@pytest.mark.parametrize("degree", range(5))
-def test_polynomials_are_exact_at_their_degree(degree):
+def test_polynomials_are_exact_at_their_degree():
     x = jnp.asarray([[1.0, 2.0], [-1.0, 0.5]])
-    expanded = jax.jit(taylor_expand(polynomial, point(0), degree=degree))(point(1), x)["y"]
-    exact = np.allclose(expanded, polynomial(point(1), x)["y"], rtol=1e-10)
-    assert exact == (degree >= 3)
-    if degree == 0:
-        np.testing.assert_allclose(expanded, polynomial(point(0), x)["y"])
-
-
-def test_a_model_linear_in_its_parameters_is_itself():
-    def f(params, x, *, scale):
-        return scale * (jnp.tanh(x) @ params)
-
-    rng = np.random.default_rng(0)
-    x, old, new = (jnp.asarray(rng.standard_normal(s)) for s in ((4, 3), (3, 2), (3, 2)))
-    linear = linearize(f, old)
-    np.testing.assert_allclose(linear(new, x, scale=2.0), f(new, x, scale=2.0), rtol=1e-12)
+    start, end = (polynomial(point(k), x, scale=2.0)["y"] for k in (0, 1))
+    for degree in range(5):
+        expanded = taylor_expand(polynomial, point(0), degree=degree)(point(1), x, scale=2.0)["y"]
+        assert np.allclose(expanded, end, rtol=1e-10) == (degree >= 3)
+        assert np.allclose(expanded, start) == (degree == 0)
 
 
 @pytest.mark.parametrize("degree", [1, 2])
 def test_the_error_falls_with_the_next_power(degree):
     f, params, (x,) = network("mlp")
     other = network("mlp", seed=1)[1]
-    expanded = jax.jit(taylor_expand(f, params, degree=degree))
+    expanded = linearize(f, params) if degree == 1 else taylor_expand(f, params, degree=degree)
 
+    @jax.jit
     def error(t):
         moved = jax.tree.map(lambda a, b: a + t * b, params, other)
-        return np.abs(expanded(moved, x) - f(moved, x)).max()
+        return jnp.abs(expanded(moved, x) - f(moved, x)).max()
 
     np.testing.assert_allclose(error(1e-2) / error(1e-3), 10.0 ** (degree + 1), rtol=0.2)
 
 
-def test_linearize_keeps_float32():
-    f, params, (x,) = network("mlp", dtype=jnp.float32)
-    assert linearize(f, params)(params, x).dtype == jnp.float32
-    np.testing.assert_allclose(linearize(f, params)(params, x), f(params, x), rtol=1e-6)
-
-
 def test_errors():
-    with pytest.raises(ValueError, match="degree must be at least 0, not -1"):
+    with pytest.raises(ValueError, match="degree"):
         taylor_expand(polynomial, point(0), degree=-1)
-    with pytest.raises(ValueError, match=r"params\['n'\] is int64, not floating"):
+    with pytest.raises(ValueError, match="floating"):
         linearize(polynomial, {"n": jnp.ones(2, int)})
