@@ -186,10 +186,14 @@ def test_a_stream_longer_than_the_cache():
 def test_encodings_whose_keys_do_not_move_are_refused():
     dynamic = jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.encodings.DynamicScaling(2.0, 4))
     fox = jaxpe.encodings.fox(dim=8, num_heads=HEADS)
+
+    def moved(encoding):
+        decoder = nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
+        return nn.move_cache(decoder, decoder.empty_cache(batch=1, slots=4), 1).layers
+
     for encoding in (jaxpe.sinusoidal(dim=8), fox, dynamic, jaxpe.chain(ROPE, GRAPE)):
-        decoder = shapes_of(lambda: nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(0)))  # noqa: B023
         with pytest.raises(ValueError, match="keys"):
-            nn.move_cache(decoder, decoder.empty_cache(batch=1, slots=4), 1)
+            shapes_of(functools.partial(moved, encoding))
 
 
 def test_arguments_are_checked():

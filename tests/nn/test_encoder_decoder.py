@@ -167,7 +167,7 @@ def test_heads_of_a_decoder_with_memory_split():
     rope = encoding_for("rope")
     _, params = filled(shapes := shapes_of(lambda: encoder_decoder(own, rope, rope, rope)))
     decoder = nnx.merge(nnx.split(shapes)[0], params).decoder
-    decoder.tokens = nnx.Embed(VOCAB, 8, rngs=nnx.Rngs(0))
+    decoder.tokens = nnx.Embed(VOCAB, 8, param_dtype=jnp.float64, rngs=nnx.Rngs(0))
     parts = jax.jit(lambda: nn.split_heads(decoder, ANSWERS, memory=MEMORY))()
     q, k = parts.q_content + parts.q_position, parts.k_content + parts.k_position
     where = {"q_positions": parts.positions, "k_positions": parts.positions}

@@ -74,7 +74,7 @@ def test_the_trunk_is_below_every_head():
 
 
 def test_pooling():
-    hidden, pooled = np.arange(12.0).reshape(2, 3, 2), nn.pooled
+    hidden, pooled = np.arange(12.0).reshape(2, 3, 2), jax.jit(nn.pooled, static_argnames="pooling")
     mask = np.array([[True, True, False], [False] * 3])
     np.testing.assert_array_equal(pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
     np.testing.assert_array_equal(pooled(hidden, pooling="first"), hidden[:, 0])
@@ -136,9 +136,10 @@ def test_sampling_draws_each_step_by_a_key_of_its_own():
 
 def test_a_nucleus_is_of_the_probabilities_at_the_temperature():
     logits = np.broadcast_to(np.log([0.9, 0.05, 0.05]), (200, 3))
-    key, flat = jax.random.key(0), _Sampling(1e6, None, 0.5)
-    assert set(np.unique(_next_token(logits, key, flat))) == {0, 1, 2}
-    assert set(np.unique(_next_token(logits, key, flat._replace(temperature=1.0)))) == {0}
+    choose = jax.jit(_next_token, static_argnums=2)
+    for temperature, tokens in ((1e6, {0, 1, 2}), (1.0, {0})):
+        found = choose(logits, jax.random.key(0), _Sampling(temperature, None, 0.5))
+        assert set(np.unique(found)) == tokens
 
 
 def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
@@ -151,7 +152,7 @@ def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
         (2, 0.6, [1]),  # of the two likeliest the first has 2/3
         (2, 0.7, [1, 2]),
     ):
-        found = _top_logits(logits, _Sampling(1.0, top_k, top_p))
+        found = jax.jit(_top_logits, static_argnums=1)(logits, _Sampling(1.0, top_k, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 
@@ -214,13 +215,13 @@ def test_models_need_no_graph_mode_of_flax():
     """Trees suffice: nothing is shared between modules, and nothing is updated in place."""
     sizes = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2)
     encoding = jaxpe.chain(jaxpe.learned(length=6, dim=8), jaxpe.t5(num_heads=2))
-    with nnx.set_graph_mode(False), nnx.set_graph_updates(False):
+
+    def slope():
         decoder = nn.Decoder(sizes, encoding=encoding, rngs=nnx.Rngs(0))
         graphdef, params = nnx.split(nn.CausalLM(decoder, rngs=nnx.Rngs(1)), nnx.Param)
+        loss = lambda p: nnx.merge(graphdef, p)(np.arange(4)[None]).logits.var()  # noqa: E731
+        return params, jax.grad(loss)(params)
 
-        def loss(params):
-            return nnx.merge(graphdef, params)(np.arange(4)[None]).logits.var()
-
-        assert jax.tree.structure(jax.eval_shape(jax.grad(loss), params)) == jax.tree.structure(
-            params
-        )
+    with nnx.set_graph_mode(False), nnx.set_graph_updates(False):
+        params, found = jax.eval_shape(slope)
+    assert jax.tree.structure(found) == jax.tree.structure(params)

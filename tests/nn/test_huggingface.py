@@ -137,7 +137,7 @@ def test_shards_are_read_through_their_index(bert):
     with pytest.raises(InputError, match="LFS"):
         Bert.load(bert)
     (bert / "a.safetensors").unlink()
-    with pytest.raises(InputError, match="a.safetensors"):
+    with pytest.raises(InputError, match="lacks"):
         Bert.load(bert)
 
 
@@ -278,12 +278,12 @@ def test_what_is_wrong_is_named(bert):
             Bert.load(bert)
     for more in ({"num_attention_heads": 5}, {"num_hidden_layers": 1}):
         (bert / "config.json").write_text(json.dumps(original | more))
-        with pytest.raises(InputError, match="dim 32|layer.1"):
+        with pytest.raises(InputError, match=r"dim 32|layer\.1"):
             Bert.load(bert)
     (bert / "config.json").write_text(json.dumps(original))
     for name, tensor in WRONG_TENSORS.items():
         write(bert, found | {name: tensor})
-        with pytest.raises(InputError, match="query.bias"):
+        with pytest.raises(InputError, match="query"):
             Bert.load(bert)
     missing = [name for name in found if "layer.1" in name]
     write(bert, {name: t for name, t in found.items() if name not in missing})
@@ -295,11 +295,14 @@ def test_what_is_wrong_is_named(bert):
     with pytest.raises(InputError, match="safetensors"):
         Bert.load(bert)
     path.rename(bert / "pytorch_model.bin")
-    with pytest.raises(InputError, match="pytorch_model.bin"):
+    with pytest.raises(InputError, match="pytorch_model"):
         Bert.load(bert)
     shutil.rmtree(bert)
     with pytest.raises(InputError, match="directory"):
         Bert.load(bert)
+
+
+BUCKETS = "relative_attention_num_buckets"
 
 
 def test_heads_that_are_not_as_ours(tiny):
@@ -310,10 +313,11 @@ def test_heads_that_are_not_as_ours(tiny):
         load_masked_lm(directory)
     Bert.load(directory)
     if title == "MPNet":  # its head has GELU, and its buckets are 32
-        for wrong in ({"hidden_act": "relu"}, {"relative_attention_num_buckets": 16}):
-            change(directory, **wrong)
-            with pytest.raises(InputError, match=next(iter(wrong))):
+        for name, wrong, own in (("hidden_act", "relu", "gelu"), (BUCKETS, 16, 32)):
+            change(directory, **{name: wrong})
+            with pytest.raises(InputError, match=name):
                 load_masked_lm(directory)
+            change(directory, **{name: own})
 
 
 def test_a_classifier_of_other_classes_is_written_and_read(bert, tmp_path):

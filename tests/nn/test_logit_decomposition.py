@@ -210,7 +210,6 @@ def test_means_are_averages_of_what_enters_the_layers():
     np.testing.assert_allclose(average, average[:, :1] + 0 * average, atol=1e-11)
 
 
-
 def test_sums_add_whatever_their_length():
     """Of two batches as of one; a shorter one counts as padded."""
     model, ids, mask = build(), some_ids(4, N), np.ones((4, N), bool)
@@ -226,7 +225,7 @@ def test_sums_add_whatever_their_length():
         np.testing.assert_allclose(total.sums, whole.sums, atol=1e-11)
         assert total.counts.tolist() == whole.counts.tolist() == [4, 4, 4, 4, 2, 2]
     a, b = (nn.HiddenSums(np.zeros((2, 3, d)), np.zeros(3, int)) for d in (4, 5))
-    with pytest.raises(ValueError, match="shape|and"):
+    with pytest.raises(ValueError, match="and"):
         a + b
 
 

@@ -11,7 +11,6 @@ import jaxpe
 from jaxpe import Distances
 from jaxpe.data import three_regimes
 from jaxpe.training.probe import (
-    GeometryProbe,
     ReferenceGeometry,
     as_record,
     encoding_probe,
@@ -68,15 +67,6 @@ def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
     assert reference.plug_in.values[6, 7] == 0  # the same uniform distribution
 
 
-def test_empty_positions_may_be_dropped(counts, reference):
-    dropped = make(*counts, empty="drop")
-    np.testing.assert_array_equal(dropped.plug_in.present, OCCUPIED)
-    close(dropped.position, reference.position)
-    scores = probe(P, dropped)
-    close(scores.all_positions, scores.occupied)
-    close(scores.occupied, probe(P, reference).occupied)
-
-
 def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
     truth = jaxpe.hellinger_distances(corpus.distributions)
     scores = probe(truth, make(*documents_of(corpus)))
@@ -125,18 +115,14 @@ def test_a_line_is_monotone(reference):
         np.testing.assert_allclose(part.entropy_rank, 1.0)
 
 
-@pytest.mark.parametrize("as_points", [True, False])
-def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_points):
+def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference):
     def part(distances):
         return jaxpe.geometry.as_distances(np.asarray(distances.values)[:6, :6])
 
     small = ReferenceGeometry(part(reference.plug_in), part(reference.position), jnp.ones(6, bool))
     points = P.copy()
     points[~OCCUPIED] = 1e3
-    encoded, cut = points, points[:6]
-    if not as_points:
-        encoded, cut = jaxpe.euclidean_distances(encoded), jaxpe.euclidean_distances(cut)
-    whole, alone = probe(encoded, reference), probe(cut, small)
+    whole, alone = probe(points, reference), probe(points[:6], small)
     close(whole.occupied, alone.all_positions)
     close(whole.occupied, alone.occupied)
     close(whole.position, alone.position)
@@ -147,19 +133,8 @@ def test_distances_score_as_their_points_do(reference):
     close(probe(jaxpe.euclidean_distances(P), reference), probe(P, reference))
 
 
-def test_jit_equals_eager(reference):
-    close(probe(P, reference), probe_geometry(P, reference))
-
-
-def test_references_are_made_eagerly_and_under_vmap(counts, reference):
-    close(reference_geometry(*counts), reference)
-    many = jax.jit(jax.vmap(make))(*jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), counts))
-    close(jax.tree.map(lambda leaf: leaf[1], many), reference)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_narrow_points_are_scored_in_float32(reference, dtype):
-    narrow = jnp.asarray(P, dtype)
+def test_narrow_points_are_scored_in_float32(reference):
+    narrow = jnp.asarray(P, jnp.bfloat16)
     scores = probe(narrow, reference)
     assert {leaf.dtype for leaf in jax.tree.leaves(scores)} == {jnp.dtype(jnp.float32)}
     close(scores, probe(np.asarray(narrow, np.float64), reference), rtol=1e-4, atol=1e-5)
@@ -187,19 +162,19 @@ def test_an_encoding_without_is_probed_by_its_logits(reference):
     run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference, **sizes))
     D = jaxpe.encodings.encoding_distances(encoding, params, positions, **sizes)
     close(run(params, positions), probe(D, reference))
-    with pytest.raises(ValueError, match="need num_heads= and head_dim="):
+    with pytest.raises(ValueError, match="num_heads"):
         encoding_probe(encoding, params, positions, reference)
 
 
 @pytest.mark.parametrize("encoded", [P[:6], jaxpe.euclidean_distances(P[:6])])
 def test_other_positions_are_refused(reference, encoded):
-    with pytest.raises(ValueError, match="has 6 positions and the reference 8"):
+    with pytest.raises(ValueError, match="6 positions"):
         probe_geometry(encoded, reference)
 
 
 def test_counts_that_make_no_reference(corpus):
     nothing = documents_of(corpus, np.zeros(corpus.ids.shape, bool))
-    with pytest.raises(ValueError, match="count more documents, or in more folds"):
+    with pytest.raises(ValueError, match="more documents"):
         reference_geometry(*nothing)
 
 
@@ -207,10 +182,8 @@ def test_a_record_is_flat_and_ready_for_json(reference):
     scores = probe(P, reference)
     record = as_record(scores)
     assert json.loads(json.dumps(record)) == record
-    assert len(record) == len(jax.tree.leaves(scores)) == 18
-    for where, name in (("all_positions", "stress"), ("position", "correlation")):
-        assert record[f"{where}/{name}"] == float(getattr(getattr(scores, where), name))
-    assert isinstance(scores, GeometryProbe)
+    assert len(record) == len(jax.tree.leaves(scores))
+    assert record["position/correlation"] == float(scores.position.correlation)
 
 
 def test_absent_positions_of_distances_stay_absent(reference):
