@@ -105,7 +105,7 @@ def test_what_else_tells_the_order():
     sizes = {"vocab_size": VOCAB, "dim": DIM, "num_layers": 2, "num_heads": 2}
     learned = jaxpe.learned(length=9, dim=DIM)
     assert functions(classifier(learned), length=N).no_other_order
-    for hook in ("context", "query", "key", "products", "bias", "mask", "value"):
+    for hook in ("context", "query", "products", "bias", "mask", "value"):
         encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
         assert not functions(classifier(encoding), length=N).no_other_order
     pattern = LayerPattern((jaxpe.identity(), jaxpe.alibi(num_heads=2)))

@@ -14,14 +14,12 @@ from scipy.special import softmax
 
 import jaxpe
 from jaxpe import nn
-from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
     LATENT,
     N,
     config,
-    coordinates,
     decoder,
     empty_cache,
     encoder,
@@ -63,7 +61,11 @@ def test_implementations_agree(kind):
     assert np.isfinite(dense).all()
 
 
-@pytest.mark.parametrize("name", [n for n in ONE_OF_EACH_KIND if coordinates(n) == 1])
+# Hooks that differ, or see the cache in another way.
+CACHED = ("llama4", "selective_rope", "path", "t5", "fox", "deberta", "shaw", "cope", "rerope")
+
+
+@pytest.mark.parametrize("name", [*CACHED, "inkling", "xpos", "sinusoidal"])
 def test_padding_and_a_cache_change_nothing_with_any_kind_of_encoding(name):
     """Tokens in parts, after padding on the left, against each row alone."""
     encoding = encoding_for(name)
@@ -147,7 +149,8 @@ def test_what_is_traced():
     """
     changes = {"norm_position": "post", "embedding_norm": False, "use_bias": False, "num_heads": 1}
     apply, params = encoder(encoding_for("sinusoidal"), **changes)
-    ids, mask = some_ids(2, N), PLACES < 5
+    mask = PLACES < 5
+    ids = np.where(mask, some_ids(2, N), 0)
     out = jax.device_get(jax.jit(lambda p: apply(p, ids, mask=mask, trace=True))(params))
     params = jax.device_get(params)
     vectors = np.asarray(jaxpe.sinusoidal_vectors(np.arange(N), dim=8))
@@ -231,20 +234,6 @@ def test_scan_remat_and_unrolling_have_one_set_of_parameters():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), *found)
 
 
-def test_seeds_are_vmapped():
-    """Many models at once are each the model of its seed."""
-    ids = some_ids(2, N)
-
-    def hidden(key):
-        encoding = encoding_for("learned")
-        return nn.Encoder(config(), encoding=encoding, rngs=nnx.Rngs(key))(ids).hidden
-
-    keys = jax.random.split(jax.random.key(0), 3)
-    together = np.asarray(jax.jit(jax.vmap(hidden))(keys))
-    np.testing.assert_allclose(together[1], jax.jit(hidden)(keys[1]), atol=1e-10)
-    assert np.abs(together[0] - together[1]).max() > 0.1
-
-
 def test_bfloat16_keeps_positions():
     apply, params = encoder(encoding_for("rope"), dtype=jnp.bfloat16, param_dtype=jnp.float32)
     run = jax.jit(lambda p, i: apply(p, some_ids(N), positions=i, trace=True))
@@ -258,18 +247,17 @@ def test_bfloat16_keeps_positions():
 
 def test_dropout_is_off_without_a_key_and_right_in_the_mean():
     apply, params = encoder(dropout=0.2, attention_dropout=0.2, num_layers=1)
-    undropped, ids = encoder(num_layers=1)[0], some_ids(N)
-    keys = jax.random.key(0), jax.random.key(1)
+    undropped, ids, key = encoder(num_layers=1)[0], some_ids(N), jax.random.key(0)
 
     @jax.jit
     def run(params):
-        dropped = [apply(params, ids, dropout_key=key).hidden for key in keys]
-        x = nn.layers.dropout(jnp.ones(100_000), rate=0.2, key=keys[0])
-        return apply(params, ids).hidden, undropped(params, ids).hidden, *dropped, x
+        dropped = apply(params, ids, dropout_key=key).hidden
+        x = nn.layers.dropout(jnp.ones(100_000), rate=0.2, key=key)
+        return apply(params, ids).hidden, undropped(params, ids).hidden, dropped, x
 
-    plain, without, one, other, x = jax.device_get(run(params))
+    plain, without, dropped, x = jax.device_get(run(params))
     np.testing.assert_array_equal(plain, without)
-    assert np.abs(one - other).max() > 0.1
+    assert np.abs(dropped - plain).max() > 0.1
     assert abs((x == 0).mean() - 0.2) < 0.005
     assert abs(x.mean() - 1.0) < 0.01
 
