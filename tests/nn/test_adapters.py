@@ -137,14 +137,6 @@ def test_positions_are_the_index_in_the_row_unless_they_are_passed():
     close(module.out(module.attention_fn(q, k, v, input_positions=rows)), out)
 
 
-def test_layers_share_parameters_that_are_one_param():
-    encoding, params = encoding_and_params("t5")
-    shared = nnx.Param(params)
-    layers = nnx.List(layer(nn.attention_fn(encoding, shared)) for _ in range(2))
-    states = jax.eval_shape(lambda: nnx.state(layers, nnx.Param))
-    assert sum("encoding_params" in path for path, _ in nnx.to_flat_state(states)) == 1
-
-
 @pytest.mark.parametrize(("name", "positions"), [("xpos", None), ("t5", PLACES)])
 def test_decoding_with_the_cache_of_flax_equals_the_whole_row(name, positions):
     encoding, params = encoding_and_params(name)

@@ -162,20 +162,6 @@ def test_a_trace_has_the_attention_between_the_sides(rotary):
     close(hidden, seen.decoder.hidden)
 
 
-def test_heads_of_a_decoder_with_memory_split():
-    own = config(num_layers=1)
-    rope = encoding_for("rope")
-    _, params = filled(shapes := shapes_of(lambda: encoder_decoder(own, rope, rope, rope)))
-    decoder = nnx.merge(nnx.split(shapes)[0], params).decoder
-    decoder.tokens = nnx.Embed(VOCAB, 8, param_dtype=jnp.float64, rngs=nnx.Rngs(0))
-    parts = jax.jit(lambda: nn.split_heads(decoder, ANSWERS, memory=MEMORY))()
-    q, k = parts.q_content + parts.q_position, parts.k_content + parts.k_position
-    where = {"q_positions": parts.positions, "k_positions": parts.positions}
-    params = jax.tree.map(lambda leaf: leaf[0], parts.params)
-    logits = jaxpe.attention_logits(nn.head_encoding(decoder), params, q[0], k[0], **where)
-    close(logits, parts.logits[0])
-
-
 def test_greedy_generation_is_the_likeliest_token_of_the_whole(rotary):
     mask = WHOLE["mask"].copy()
     mask[0, :2] = False

@@ -61,18 +61,6 @@ def test_every_mask_of_dropout_has_a_key_of_its_own():
         jax.make_jaxpr(run)(params, jax.random.key(0))
 
 
-def test_the_trunk_is_below_every_head():
-    def check():
-        encoder, rngs = nn.Encoder(config(), rngs=nnx.Rngs(0)), nnx.Rngs(1)
-        regressor = nn.Regressor(encoder, inputs=1, outputs=1, rngs=rngs)
-        for model in (nn.MaskedLM(encoder, rngs=rngs), regressor, encoder):
-            assert nn.trunk(model) is encoder
-        with pytest.raises(ValueError, match="Linear"):
-            nn.trunk(nnx.Linear(2, 3, rngs=rngs))
-
-    jax.eval_shape(check)  # no parameter is drawn
-
-
 def test_pooling():
     hidden, pooled = np.arange(12.0).reshape(2, 3, 2), jax.jit(nn.pooled, static_argnames="pooling")
     mask = np.array([[True, True, False], [False] * 3])

@@ -239,20 +239,6 @@ def test_tokenizer_files_come_along(bert, tmp_path):
     assert names == {"config.json", "model.safetensors", "vocab.txt"}
 
 
-def test_position_vectors_are_rows_of_the_table_which_ends(tiny):
-    directory, title = tiny
-    model = Bert.load(directory)
-    encoder = model.encoder
-    table = tensors(directory)[f"{title.lower()}.embeddings.position_embeddings.weight"]
-    vectors = encoder.encoding.vectors(
-        encoder.encoding_params.get_value(), np.arange(encoder.length)
-    )
-    np.testing.assert_array_equal(vectors, table[len(table) - encoder.length :])
-    assert len(table) - encoder.length == (0 if title == "Bert" else 2)
-    with pytest.raises(ValueError, match="length"):
-        model(np.ones((1, encoder.length + 1), np.int32))
-
-
 QUERY = "bert.encoder.layer.1.attention.self.query.bias"
 WRONG_FIELDS = {
     "model_type": ["bert"],

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from tests.nn.stored import PARITY, change, tensors, write
@@ -116,31 +115,6 @@ def test_a_config_of_transformers_5_says_of_the_head_whether_it_is_scaled(gated)
     after = nn.load_seq2seq_lm(gated)
     assert same(before, after)
     assert after.transformer.decoder.config.logit_scale == 1.0
-
-
-def test_copies_of_the_table_are_left_alone(tiny):
-    found = tensors(tiny)
-    whole = found | {f"{side}.embed_tokens.weight": found["shared.weight"] for side in SIDES}
-    write(tiny, whole | {UNUSED: np.zeros((8, 4), np.float32)})
-    model = nn.load_seq2seq_lm(tiny)
-    write(tiny, found)
-    assert same(nn.load_seq2seq_lm(tiny), model)
-
-
-SIDES = ("encoder", "decoder")
-UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-
-
-def test_other_encodings_take_the_place_of_the_bias(gated, tmp_path):
-    rope = jaxpe.rope(head_dim=6)
-    model = nn.load_seq2seq_lm(gated)
-    own = model(IDS[:1], ANSWERS[:1]).logits
-    decoder = nn.with_encoding(model.transformer.decoder, rope, key=jax.random.key(0))
-    model.transformer.decoder = decoder
-    logits = model(IDS[:1], ANSWERS[:1]).logits
-    assert np.abs(logits - own).max() > 1e-3
-    with pytest.raises(ValueError, match="checkpoint"):
-        nn.save_huggingface(model, tmp_path / "no")
 
 
 def test_a_config_that_contradicts_its_weights_is_refused(gated):

@@ -258,16 +258,6 @@ def test_a_hook_may_end_the_run_whose_end_is_then_there(tmp_path):
     assert counted(3, hooks=[Hook(at=(), run=enough)]).state.step == counted(0).state.step == 0
 
 
-def test_a_step_whose_update_alone_is_not_finite_is_named_too():
-    def step(state, batch):
-        failed = state.step == 1
-        finite = {"loss": 2.0, "grad_norm": 3.0, "finite": np.bool_(not failed)}
-        return (state if failed else counter(state.step + 1)), finite
-
-    with pytest.raises(NonFiniteLoss, match="update"):
-        fit(counter(0), step, iter(range(9)), steps=4)
-
-
 @pytest.mark.parametrize("last", [3, 5])
 def test_a_failure_is_found_one_step_late_and_in_the_last_step_too(last):
     events = []

@@ -5,12 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 
 from jaxpe.training import (
     MeanMetric,
     adamw,
-    cross_entropy,
     evaluate,
     in_order,
     init_state,
@@ -164,16 +162,6 @@ def test_float16_does_not_overflow_where_the_mean_does_not():
     np.testing.assert_allclose(after.params["x"], 1 - 0.5 * 6 / 7, rtol=1e-3)
 
 
-def test_the_norm_of_float16_does_not_overflow():
-    def loss(params, batch, key):
-        return MeanMetric(params["x"].astype(jnp.float32).sum() * 300, jnp.float32(1)), {}
-
-    state = init_state({"x": jnp.zeros(4, jnp.float16)}, SGD, key=jax.random.key(0))
-    after, metrics = jax.jit(step_function(loss, SGD))(state, {})
-    assert metrics["grad_norm"] == 600
-    assert after.params["x"].tolist() == [-150] * 4
-
-
 def scalar_loss(params, batch, key):
     return quiet_loss(params, batch, key)[0].mean
 
@@ -231,42 +219,16 @@ def test_a_batch_of_no_weight_is_no_step():
 
 
 def test_vmapped_seeds_are_single_runs():
-    step = step_function(masked_loss, OPTIMIZER, accumulate=2)
-    seeds, batch = range(3), factory.rows(8)
-    single = jax.jit(step)
-    runs = []
-    for seed in seeds:
-        state = factory.state(seed=seed)
-        for _ in range(3):
-            state, metrics = single(state, batch)
-        runs.append((state.params, metrics["loss"]))
-    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *runs)
-    many = jax.jit(jax.vmap(step, in_axes=(0, None)))
-    states = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *[factory.state(seed=s) for s in seeds]
-    )
+    step, batch = step_function(masked_loss, OPTIMIZER, accumulate=2), factory.rows(8)
+    starts = [factory.state(seed=seed) for seed in range(3)]
+    single, many = jax.jit(step), jax.jit(jax.vmap(step, in_axes=(0, None)))
+    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
     for _ in range(3):
         states, metrics = many(states, batch)
-    assert_close((states.params, metrics["loss"]), expected, rtol=1e-5)
+        starts = [single(start, batch)[0] for start in starts]
+    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *(s.params for s in starts))
+    assert_close(states.params, expected, rtol=1e-5)
     assert len(set(np.asarray(metrics["loss"]).tolist())) == 3
-
-
-def test_a_flax_state_trains_and_the_callers_parameters_outlive_it():
-    graphdef, params = nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), nnx.Param)
-
-    def loss(params, batch, key):
-        return cross_entropy(nnx.merge(graphdef, params)(batch["x"]), batch["label"]), {}
-
-    x = factory.rows(16)["x"]
-    batch, optimizer = {"x": x, "label": (x[:, 0] > 0).astype(np.int32)}, adamw(0.5)
-    state, step = init_state(params, optimizer, key=jax.random.key(0)), train_step(loss, optimizer)
-    losses = []
-    for _ in range(20):
-        state, metrics = step(state, batch)
-        losses.append(float(metrics["loss"]))
-    assert isinstance(state.params, nnx.State)
-    assert losses[-1] < 0.2 < losses[0]
-    assert np.isfinite(params["kernel"][...]).all()  # not given away with the state
 
 
 def test_evaluation_adds_tallies_and_compiles_once_a_shape():
