@@ -192,12 +192,12 @@ def test_a_translation_counts_no_padding_and_no_rows_that_fill_a_batch():
         return Output(params[decoder_ids])
 
     batch = {
-        "ids": jnp.zeros((3, 2), jnp.int32),
-        "mask": jnp.ones((3, 2), bool),
-        "labels": jnp.array([[2, 3, 4], [2, 4, 0], [5, 5, 5]]),
-        "valid": jnp.array([True, True, False]),
+        "ids": jnp.zeros((4, 2), jnp.int32),
+        "mask": jnp.ones((4, 2), bool),
+        "labels": jnp.array([[2, 3, 4], [2, 3, 0], [2, 4, 0], [5, 5, 5]]),
+        "valid": jnp.array([True, True, True, False]),
     }
     tally, tallies = translation(apply, bos_id=1)(following, batch, jax.random.key(3))
-    assert float(tally.weight) == 5
-    assert float(tallies["accuracy"].total) == 4
-    assert (float(tallies["exact"].total), float(tallies["exact"].weight)) == (1, 2)
+    assert float(tally.weight) == 7
+    assert float(tallies["accuracy"].total) == 6
+    assert (float(tallies["exact"].total), float(tallies["exact"].weight)) == (2, 3)
