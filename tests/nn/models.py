@@ -19,24 +19,6 @@ SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=HEAD_DIM, length=
 LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
 
 
-# Every kind of block, by what differs from the default.
-BLOCKS = {
-    "plain": {},
-    "grouped": {"num_kv_heads": 1},
-    "latent": {"latent": LATENT},
-    "latent_wide": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=4, value_dim=16)},
-    "post_norm": {"norm_position": "post"},
-    "rms": {"norm": "rms", "use_bias": False},
-    "relu": {"activation": "relu"},
-    "swiglu": {"activation": "swiglu"},
-    "geglu": {"activation": "geglu"},
-    "unrolled": {"scan": False},
-    "remat": {"remat": True},
-    "dense": {"attention": "dense"},
-    "sink_and_gate": {"attention_sink": True, "attention_gate": True, "num_kv_heads": 1},
-}
-
-
 def config(**changes) -> nn.TransformerConfig:
     """Two layers in float64, with weights large enough that everything matters."""
     usual = {

@@ -77,13 +77,6 @@ def test_content_is_computed_in_full_precision():
     assert program.count("dot_general[") == program.count("(Precision.HIGHEST, Precision") == 3
 
 
-def test_content_moves_where_the_words_do(several):
-    """Other weights are at work: hidden states of different keys differ, and keep their size."""
-    content = np.asarray(several[0].hidden_states[..., 3:])
-    assert np.abs(content[0] - content[1]).max() > 0.5
-    assert 0.1 < np.abs(content[:, -1]).mean() < 10
-
-
 def test_without_content_it_is_alibi_of_slope_1():
     ids = rows(N)
     seen, content = run(jax.random.key(1), ids, length=N, scale=0.0, num_layers=2)
@@ -95,48 +88,6 @@ def test_without_content_it_is_alibi_of_slope_1():
     np.testing.assert_allclose(
         np.where(causal, seen.logits[1], 0.0), np.where(causal, bias, 0.0), atol=1e-5
     )
-
-
-def test_two_thousand_positions_in_float32():
-    n = 2048
-    sizes = {"num_layers": 2, "num_heads": 1, "dim": 4, "length": n}
-
-    def audits(key, ids):
-        seen, content = traced(key, ids, **sizes)
-        return (
-            theory.nope_theorem_1(seen.hidden_states[1], seen.weights[0, 0], ids),
-            theory.nope_theorem_2(seen.logits[1], content[0], seen.hidden_states[1][None]),
-        )
-
-    first, second = jax.jit(audits)(jax.random.key(2), rows(n))
-    assert theory.verdict(first) == theory.verdict(second) == "holds"
-    assert 0 < first.conclusions["h_3 = t"].lhs < 0.05
-    assert first.measured["first told wrong"] == n + 1
-    assert second.conclusions["(36)"].lhs < 0.1
-
-
-def test_bfloat16_has_too_few_numbers():
-    """It keeps integers up to 256, and 1/t apart up to 189; the sum goes wrong before that."""
-    sizes = {"num_layers": 1, "num_heads": 1, "dim": 4, "dtype": jnp.bfloat16}
-    seen, _ = run(jax.random.key(0), rows(256), length=256, **sizes)
-    held = np.asarray(seen.hidden_states[1, :, 2].astype(float))
-    wrong = np.flatnonzero(np.round(held) != np.arange(1, 257)) + 1
-    assert 32 < wrong[0] < 190
-
-
-@pytest.mark.parametrize(
-    ("dtype", "last", "first"), [(jnp.bfloat16, 2**9, 190), (jnp.float16, 2**11, 1464)]
-)
-def test_where_reciprocals_run_out(dtype, last, first):
-    u = (1 / np.arange(1.0, last)).astype(jnp.dtype(dtype))
-    assert np.flatnonzero(u[1:] == u[:-1])[0] + 1 == first
-
-
-def test_float32_tells_reciprocals_apart_up_to_eleven_million():
-    t = np.array([11_864_337, 11_864_338, 11_864_339], np.float64)
-    u = (1 / t).astype(np.float32)
-    assert u[0] != u[1]
-    assert u[1] == u[2]
 
 
 def changed(*, front=0, middle=1):
@@ -181,17 +132,12 @@ def fails(audit):
     assert theory.verdict(audit).startswith("not claimed")
 
 
-@pytest.mark.parametrize("length", [1, 2])
-def test_the_shortest_rows(length):
-    seen, _ = run(jax.random.key(0), rows(length), length=length, num_layers=1)
-    np.testing.assert_allclose(seen.hidden_states[1, :, 2], np.arange(1.0, length + 1), rtol=1e-6)
-
-
 def test_what_has_no_room_is_refused():
-    for sizes in ({"dim": 2, "num_heads": 1}, {"num_heads": 8}):
-        with pytest.raises(ValueError, match="pass at least dim=3 and head_dim=2"):
-            nn.nope_decoder(length=4, key=jax.random.key(0), **(SIZES | sizes))
-    with pytest.raises(ValueError, match="bos=20 is out of range"):
-        nn.nope_decoder(length=4, key=jax.random.key(0), bos=20, **SIZES)
-    with pytest.raises(ValueError, match="length must be at least 1, not 0"):
-        nn.nope_decoder(length=0, key=jax.random.key(0), **SIZES)
+    for changes, wrong in (
+        ({"dim": 2, "num_heads": 1}, "dim"),
+        ({"num_heads": 8}, "head_dim"),
+        ({"bos": 20}, "bos"),
+        ({"length": 0}, "length"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            nn.nope_decoder(**({"length": 4, "key": jax.random.key(0)} | SIZES | changes))

@@ -39,8 +39,8 @@ def classifier(encoding=None, **choices):
         {"norm_position": "pre"},
         {"norm_position": "pre", "first_norm": False},
         {"norm_position": "post"},
-        {"norm_position": "post", "embedding_norm": False},
     ],
+    ids=str,
 )
 def test_tokens_are_what_the_first_attention_reads(choices):
     """At P = 0 its logits are those of the tokens' queries and keys."""
@@ -55,8 +55,7 @@ def test_tokens_are_what_the_first_attention_reads(choices):
     seen, ours = both()
     # Biases of queries and keys start at 0.
     np.testing.assert_allclose(seen, ours, rtol=1e-5, atol=1e-9)
-    plain = False in choices.values()
-    assert np.allclose(of.tokens, of.embeddings) == plain
+    assert np.allclose(of.tokens, of.embeddings) == ("first_norm" in choices)
 
 
 def test_long_rows_have_shifts_and_forward_derivatives():
@@ -74,17 +73,6 @@ def test_long_rows_have_shifts_and_forward_derivatives():
     forward, backward = slopes(of.vectors, of.no_shift, direction.astype(of.no_shift.dtype))
     assert forward != 0
     np.testing.assert_allclose(forward, backward, rtol=1e-6)
-
-
-def test_the_size_of_embeddings_is_lost_in_a_norm():
-    """Ten times the table is the same model, and the same tokens."""
-    model = classifier(norm_position="post", norm_epsilon=1e-12)
-    before = functions(model, length=N)
-    table = model.encoder.tokens.embedding
-    model.encoder.tokens.embedding = nnx.Param(10.0 * table.get_value())
-    after = functions(model, length=N)
-    np.testing.assert_allclose(after.tokens, before.tokens, atol=1e-6)
-    np.testing.assert_allclose(after.embeddings, 10.0 * before.embeddings)
 
 
 def test_what_is_added_to_attention_reaches_the_output():
@@ -112,40 +100,19 @@ def test_what_is_added_to_attention_reaches_the_output():
     np.testing.assert_allclose(moved[1], block.mlp_norm(x + block.mlp(x)), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "alone"),
-    [
-        (None, True),
-        (jaxpe.sinusoidal(dim=DIM), True),
-        (jaxpe.rope(head_dim=4), False),
-        (jaxpe.alibi(num_heads=2), False),
-    ],
-)
-def test_what_else_tells_the_order(encoding, alone):
-    assert functions(classifier(encoding), length=N).no_other_order is alone
-
-
-HOOKS = ["context", "query", "key", "products", "bias", "mask", "value"]
-
-
-@pytest.mark.parametrize("hook", HOOKS)
-def test_every_hook_of_attention_may_tell_the_order(hook):
-    encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
-    assert not functions(classifier(encoding), length=N).no_other_order
-
-
-def test_the_encoding_of_some_layers_tells_the_order():
+def test_what_else_tells_the_order():
+    """Any hook of attention, in all layers or in some, and a causal mask."""
+    sizes = {"vocab_size": VOCAB, "dim": DIM, "num_layers": 2, "num_heads": 2}
+    learned = jaxpe.learned(length=9, dim=DIM)
+    assert functions(classifier(learned), length=N).no_other_order
+    for hook in ("context", "query", "products", "bias", "mask", "value"):
+        encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
+        assert not functions(classifier(encoding), length=N).no_other_order
     pattern = LayerPattern((jaxpe.identity(), jaxpe.alibi(num_heads=2)))
-    config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=2, num_heads=2)
-    encoder = Encoder(config, layer_encoding=pattern, rngs=nnx.Rngs(0))
-    model = Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
-    assert not functions(model, length=N).no_other_order
-
-
-def test_a_causal_mask_tells_the_order():
-    config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=1, num_heads=2)
-    decoder = Decoder(config, encoding=jaxpe.learned(length=9, dim=DIM), rngs=nnx.Rngs(0))
-    assert not functions(CausalLM(decoder, rngs=nnx.Rngs(1)), length=N).no_other_order
+    encoder = Encoder(TransformerConfig(**sizes), layer_encoding=pattern, rngs=nnx.Rngs(0))
+    decoder = Decoder(TransformerConfig(**sizes), encoding=learned, rngs=nnx.Rngs(0))
+    for model in (MaskedLM(encoder, rngs=nnx.Rngs(1)), CausalLM(decoder, rngs=nnx.Rngs(1))):
+        assert not functions(model, length=N).no_other_order
 
 
 def test_position_tables_are_what_embeddings_gain():
@@ -159,13 +126,16 @@ def test_position_tables_are_what_embeddings_gain():
 
 def test_position_tables_that_are_not_there_are_refused():
     config = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    with pytest.raises(InputError, match="adds no position vectors"):
-        position_table(Encoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0)))
-    sinusoidal = Encoder(config, encoding=jaxpe.sinusoidal(dim=8), rngs=nnx.Rngs(0))
-    with pytest.raises(InputError, match="pass `length`"):
-        position_table(sinusoidal)
+    rotary, sinusoidal = (
+        Encoder(config, encoding=encoding, rngs=nnx.Rngs(0))
+        for encoding in (jaxpe.rope(head_dim=4), jaxpe.sinusoidal(dim=8))
+    )
     assert position_table(sinusoidal, length=5).shape == (5, 8)
     bert = load_model(PARITY / "tiny_bert").encoder
-    assert len(position_table(bert, length=40)) == 40
-    with pytest.raises(InputError, match="40 positions"):
-        position_table(bert, length=41)
+    for model, options, wrong in (
+        (rotary, {}, "vectors"),
+        (sinusoidal, {}, "length"),
+        (bert, {"length": 41}, "40"),
+    ):
+        with pytest.raises(InputError, match=wrong):
+            position_table(model, **options)

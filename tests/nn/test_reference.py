@@ -17,12 +17,12 @@ from jaxpe.encodings import implementations
 from jaxpe.encodings.attention_terms import dropout_bits
 from jaxpe.nn.attention import BoundEncoding
 from tests.nn.models import (
-    BLOCKS,
     HEAD_DIM,
     HEADS,
     N,
     config,
     decoder,
+    empty_cache,
     encoder,
     encoder_decoder,
     encoding_for,
@@ -34,29 +34,32 @@ from tests.nn.models import (
 
 ROPE = jaxpe.rope(head_dim=HEAD_DIM)
 GROUPED = {"num_heads": 4, "num_kv_heads": 2, "head_dim": HEAD_DIM}  # two queries a key, two keys
-LATENT = BLOCKS["latent"]["latent"]
-KINDS = BLOCKS | {
-    "grouped": GROUPED,
-    "gelu_tanh": {"activation": "gelu_tanh", "embedding_norm": True},
-    "silu": {"activation": "silu", "token_types": 3},
-    "t5": {"activation": "geglu_tanh", "attention_scale": 1.0, "norm": "rms", "use_bias": False},
-    "post_rms": {"norm": "rms", "norm_position": "post", "embedding_norm": False},
-    "latent_no_query": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM)},
+LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
+WIDE_LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, value_dim=16)
+RMS = {"norm": "rms", "use_bias": False}
+# Every choice of a block occurs, with others in few models.
+KINDS = {
+    "plain": {},
+    "post_latent": {"norm_position": "post", "latent": LATENT, "activation": "relu"},
+    "llama": {**RMS, **GROUPED, "activation": "swiglu", "scan": False, "token_types": 3},
+    "rms_latent_gate": {
+        **RMS, "norm_position": "post", "embedding_norm": False, "latent": WIDE_LATENT,
+        "attention_gate": True, "activation": "silu",
+    },
     "both": {
-        "norm": "rms",
-        "norm_position": "both",
-        "query_key_norm": True,
-        "attention_scale": 0.7,
-        "attention_cap": 2.0,
-        "embedding_factor": 3.0,
-        "activation": "geglu_tanh",
+        "norm": "rms", "norm_position": "both", "query_key_norm": True, "attention_scale": 0.7,
+        "attention_cap": 2.0, "embedding_factor": 3.0, "activation": "geglu_tanh",
         "use_bias": ("query_key_value",),
     },
-    "parallel": {"residual": "parallel", "use_bias": ("feed_forward", "norm"), **GROUPED},
-    "one_norm": {"residual": "parallel_one_norm", "first_norm": False, "embedding_norm": True},
-    "latent_rms": {"latent": LATENT, "norm": "rms", "norm_position": "post", "use_bias": False},
-    "latent_gate": {"latent": BLOCKS["latent_wide"]["latent"], "attention_gate": True},
-}
+    "parallel": {
+        **GROUPED, "residual": "parallel", "use_bias": ("feed_forward", "norm"),
+        "activation": "gelu_tanh", "embedding_norm": True,
+    },
+    "one_norm": {
+        "residual": "parallel_one_norm", "first_norm": False, "activation": "geglu",
+        "attention_sink": True, "attention_gate": True, "num_kv_heads": 1,
+    },
+}  # fmt: skip
 
 # A transformer for one row, in float64: x is [n, dim], p the parameters of what it is passed to.
 
@@ -178,26 +181,41 @@ def block(config, causal, p, x, *, first, memory=None):
     return x + added + transform(entered if shared else norms["mlp_norm"](x))
 
 
+PADDING = np.array([0, 2])  # on the left of each row
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_model_is_a_plain_transformer(kind):
-    own, ids = config(**KINDS[kind]), some_ids(2, N)
-    types = np.arange(N, dtype=np.int32)[None] % own.token_types if own.token_types else None
-    # Looking ahead has nothing to do with the kind: every second one does, to compile each once.
-    causal = list(KINDS).index(kind) % 2 == 0
-    apply, params = (decoder if causal else encoder)(ROPE, **KINDS[kind])
-    found = jax.jit(apply)(params, ids, token_types=types).hidden
+def test_the_decoder_is_a_plain_transformer_also_in_parts(kind):
+    """Rows at once, and in three parts that go through a cache."""
+    changes, ids = KINDS[kind], some_ids(2, N)
+    own, mask = config(**changes), np.arange(N) >= PADDING[:, None]
+    options = {"mask": mask, "positions": np.asarray(nn.padded_positions(mask))}
+    if own.token_types:
+        options["token_types"] = np.array([[0, 1, 2, 0, 1, 2]] * 2, np.int32)
+    apply, params = decoder(ROPE, **changes)
+
+    @jax.jit
+    def run(params):
+        whole = apply(params, ids, **options).hidden
+        cache, out = empty_cache(ROPE, slots=N + 2, **changes), []
+        for part in (slice(0, 3), slice(3, 4), slice(4, 6)):
+            here = {name: array[:, part] for name, array in options.items()}
+            piece = apply(params, ids[:, part], cache=cache, **here)
+            cache = piece.cache
+            out.append(piece.hidden)
+        return whole, jnp.concatenate(out, axis=1)
+
     plain = jax.tree.map(np.asarray, nnx.to_pure_dict(params))
-    rows = [
-        reference(own, plain, row, types if types is None else types[0], causal=causal)
-        for row in ids
-    ]
-    np.testing.assert_allclose(found, np.stack(rows), rtol=1e-9, atol=1e-9)
+    for found in jax.device_get(run(params)):
+        for row, start in enumerate(PADDING):
+            types = options["token_types"][row, start:] if own.token_types else None
+            expected = reference(own, plain, ids[row, start:], types, causal=True)
+            np.testing.assert_allclose(found[row, start:], expected, rtol=1e-9, atol=1e-9)
 
 
 CROSSING = {
     "grouped_post": {**GROUPED, "norm_position": "post"},
-    "latent": KINDS["latent"],
-    "sink_and_gate": KINDS["sink_and_gate"],
+    "latent_sink": {"latent": LATENT, "attention_sink": True, "attention_gate": True},
 }
 
 
@@ -263,14 +281,13 @@ def named(params):
     return {jax.tree_util.keystr(p, simple=True, separator="."): np.asarray(x) for p, x in leaves}
 
 
-@pytest.fixture(scope="module", params=["swiglu", "latent"])
-def drawn(request):
+@pytest.fixture(scope="module")
+def drawn():
     """Parameters of a model as they begin, wide enough to take standard deviations of."""
     wide = {"dim": 32, "hidden_dim": 48, "num_layers": 3, "vocab_size": 60, "token_types": 30}
-    scales = {"init_scale": 0.05, "embedding_scale": 0.7}
+    scales = {"init_scale": 0.05, "embedding_scale": 0.7, "activation": "swiglu"}
     latent = nn.LatentSizes(key_value_rank=16, rotary_dim=16, query_rank=16)
-    kind = {"swiglu": {"activation": "swiglu"}, "latent": {"latent": latent}}[request.param]
-    own = config(**wide, **scales, **kind, embedding_norm=True)
+    own = config(**wide, **scales, latent=latent, embedding_norm=True)
     return named(jax.jit(lambda: nnx.state(nn.Encoder(own, rngs=nnx.Rngs(5)), nnx.Param))())
 
 
@@ -302,8 +319,7 @@ def test_embeddings_norms_and_biases_begin_as_documented(drawn):
     assert abs(np.corrcoef(*(table.ravel() for table in tables))[0, 1]) < 0.2
 
 
-@pytest.mark.parametrize("kind", ["plain", "latent"])
-def test_every_place_of_every_layer_drops_by_a_key_of_its_own(kind, monkeypatch):
+def test_every_place_of_every_layer_drops_by_a_key_of_its_own(monkeypatch):
     seen = []
 
     def recorded(x, *, rate, key):
@@ -322,9 +338,9 @@ def test_every_place_of_every_layer_drops_by_a_key_of_its_own(kind, monkeypatch)
         monkeypatch.setattr(module, "dropout", recorded)
     monkeypatch.setattr(implementations, "dropout_bits", recorded_bits)
     rates = {"dropout": 0.1, "attention_dropout": 0.2}
-    apply, params = encoder(num_layers=3, **rates, **BLOCKS[kind])
+    apply, params = encoder(**rates)
     with jax.disable_jit():  # a scan is a loop, whose keys have values
         apply(params, some_ids(1, N), dropout_key=jax.random.key(0))
     weights, added = (0.2, (1, HEADS, N, N)), (0.1, (1, N, 8))
-    assert [call[:2] for call in seen] == [added] + 3 * [weights, added, added]
-    assert len({key for *_, key in seen}) == 10
+    assert [call[:2] for call in seen] == [added] + 2 * [weights, added, added]
+    assert len({key for *_, key in seen}) == 7

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from tests.nn.stored import PARITY, change, tensors, write
@@ -98,26 +97,12 @@ def test_greedy_tokens_are_those_of_transformers(loaded):
     np.testing.assert_array_equal(found, loaded.stored["greedy"])
 
 
-def test_heads_and_sizes_are_those_of_the_configuration():
-    plain, gated = (nn.load_seq2seq_lm(PARITY / case) for case in CASES)
-    assert plain.output is None
-    assert plain.transformer.decoder.config.logit_scale == 32**-0.5
-    assert gated.output is not None
-    assert gated.transformer.decoder.config.logit_scale == 1.0
-    assert gated.transformer.decoder.config.num_layers == 3
-    assert gated.transformer.encoder.layers.attention.query.kernel.shape == (2, 32, 24)
-    sizes = [sum(x.size for x in tensors(PARITY / case).values()) for case in CASES]
-    assert [nn.parameter_count(model) for model in (plain, gated)] == sizes
-
-
 def test_saved_and_loaded_again_it_is_the_same(tiny, tmp_path):
     model = nn.load_seq2seq_lm(tiny)
     nn.save_huggingface(model, tmp_path / "again", source=tiny)
     assert same(nn.load_seq2seq_lm(tmp_path / "again"), model)
-    before, after = (
-        json.loads((d / "config.json").read_text()) for d in (tiny, tmp_path / "again")
-    )
-    assert after == before
+    fields = (json.loads((d / "config.json").read_text()) for d in (tiny, tmp_path / "again"))
+    assert next(fields) == next(fields)
     stored, written = tensors(tiny), tensors(tmp_path / "again")
     assert stored.keys() == written.keys()
     assert all(np.array_equal(stored[name], written[name]) for name in stored)
@@ -132,94 +117,35 @@ def test_a_config_of_transformers_5_says_of_the_head_whether_it_is_scaled(gated)
     assert after.transformer.decoder.config.logit_scale == 1.0
 
 
-@pytest.mark.parametrize("changes", [{"dense_act_fn": "relu"}, {"is_gated_act": False}])
-def test_fields_that_contradict_the_feed_forward_layer_are_refused(gated, changes):
-    change(gated, dense_act_fn="gelu_new", is_gated_act=True)
-    nn.load_seq2seq_lm(gated)
-    change(gated, **changes)
-    with pytest.raises(InputError, match=f"{next(iter(changes))} is .*, which changes"):
-        nn.load_seq2seq_lm(gated)
+def test_a_config_that_contradicts_its_weights_is_refused(gated):
+    original = (gated / "config.json").read_text()
+    for name, value in (
+        ("model_type", "umt5"),
+        ("feed_forward_proj", "gated-relu"),
+        ("dense_act_fn", "relu"),
+        ("num_decoder_layers", 4),
+        ("num_decoder_layers", 2),
+        ("d_kv", 8),
+        ("d_ff", "many"),
+        ("relative_attention_num_buckets", 16),
+        ("tie_word_embeddings", True),
+        ("is_decoder", True),
+    ):
+        change(gated, **{name: value})
+        with pytest.raises(InputError):
+            nn.load_seq2seq_lm(gated)
+        (gated / "config.json").write_text(original)
 
 
-def test_copies_of_the_table_are_left_alone(tiny):
-    found = tensors(tiny)
-    whole = found | {f"{side}.embed_tokens.weight": found["shared.weight"] for side in SIDES}
-    write(tiny, whole | {UNUSED: np.zeros((8, 4), np.float32)})
-    model = nn.load_seq2seq_lm(tiny)
-    write(tiny, found)
-    assert same(nn.load_seq2seq_lm(tiny), model)
-
-
-SIDES = ("encoder", "decoder")
-UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-
-
-def test_other_encodings_take_the_place_of_the_bias(gated, tmp_path):
-    rope = jaxpe.rope(head_dim=6)
-    model = nn.load_seq2seq_lm(gated)
-    own = model(IDS[:1], ANSWERS[:1]).logits
-    for side in SIDES:
-        swapped = nnx.clone(model)
-        below = nn.with_encoding(getattr(model.transformer, side), rope, key=jax.random.key(0))
-        setattr(swapped.transformer, side, below)
-        logits = swapped(IDS[:1], ANSWERS[:1]).logits
-        assert logits.shape == (1, SHORT, 40)
-        assert np.abs(logits - own).max() > 1e-3
-        with pytest.raises(ValueError, match="checkpoint"):
-            nn.save_huggingface(swapped, tmp_path / "no")
-
-
-@pytest.mark.parametrize(
-    ("changes", "wrong"),
-    [
-        ({"model_type": "umt5"}, "umt5.*; t5, mt5 are"),
-        ({"feed_forward_proj": "gated-relu"}, "feed_forward_proj"),
-        ({"num_decoder_layers": 4}, "block.3"),
-        ({"num_decoder_layers": 2}, "decoder.block.2"),
-        ({"d_kv": 8}, "shape"),
-        ({"d_model": 10**9}, "d_model"),
-        ({"num_layers": 10**6}, "num_layers"),
-        ({"d_ff": "many"}, "d_ff"),
-        ({"relative_attention_num_buckets": 3}, "relative_attention_num_buckets"),
-        ({"relative_attention_num_buckets": 16}, "relative_attention_bias"),
-        ({"tie_word_embeddings": True}, "tie_word_embeddings"),
-        ({"tie_word_embeddings": "no"}, "tie_word_embeddings"),
-        ({"is_decoder": True}, "is_decoder"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)
-def test_a_config_that_contradicts_its_weights_is_refused(gated, changes, wrong):
-    change(gated, **changes)
-    with pytest.raises(InputError, match=wrong):
-        nn.load_seq2seq_lm(gated)
-
-
-@pytest.mark.parametrize("case", ["head", "layer", "unknown", "tables", "whole"])
-def test_files_that_lack_or_add_tensors_are_refused(gated, case):
+def test_files_that_lack_or_add_tensors_are_refused(gated):
     found = tensors(gated)
     name = "decoder.block.1.layer.1.EncDecAttention.k.weight"
-    if case == "head":
-        del found["lm_head.weight"]
-    elif case == "layer":
-        del found[name]
-    elif case == "unknown":
-        found[name.replace("k.w", "g.w")] = found[name]
-    elif case == "tables":
-        found["encoder.embed_tokens.weight"] = 2 * found["shared.weight"]
-    wrong = {"head": "lm_head", "layer": name, "unknown": "g.weight", "tables": "embed_tokens"}
-    if case == "whole":
-        path = gated / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:-100])
-    else:
-        write(gated, found)
-    with pytest.raises(InputError, match=wrong.get(case, "complete safetensors")):
-        nn.load_seq2seq_lm(gated)
-
-
-def test_another_encoder_decoder_is_not_written(tmp_path):
-    sizes = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    encoder = nn.Encoder(sizes, rngs=nnx.Rngs(0))
-    decoder = nn.Decoder(sizes, cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
-    model = nn.Seq2SeqLM(nn.EncoderDecoder(encoder, decoder), rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match="no class for this Seq2SeqLM"):
-        nn.save_huggingface(model, tmp_path)
+    for missing, extra, wrong in (
+        ("lm_head.weight", {}, "lm_head"),
+        (name, {}, name),
+        (None, {name.replace("k.w", "g.w"): found[name]}, "g.weight"),
+        (None, {"encoder.embed_tokens.weight": 2 * found["shared.weight"]}, "embed_tokens"),
+    ):
+        write(gated, {k: v for k, v in found.items() if k != missing} | extra)
+        with pytest.raises(InputError, match=wrong):
+            nn.load_seq2seq_lm(gated)

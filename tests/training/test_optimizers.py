@@ -25,17 +25,15 @@ from jaxpe.training.build import build_optimizer
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0, 5])
 def test_rates_rise_to_the_peak_and_fall_to_the_end(decay, warmup):
-    rate = learning_rate_schedule(peak=2.0, steps=20, warmup=warmup, decay=decay)
-    rates = np.array([float(rate(step)) for step in range(25)])
-    np.testing.assert_allclose(rates[: warmup + 1], np.linspace(0, 2, warmup + 1) if warmup else 2)
-    last = 2.0 if decay == "constant" else 0
-    np.testing.assert_allclose(rates[20:], last, rtol=1e-6, atol=1e-7)
-    assert (np.diff(rates[warmup:]) <= 1e-6).all()
-
-
-def test_cosine_is_half_way_in_the_middle():
-    rate = learning_rate_schedule(peak=1.0, steps=12, warmup=2, decay="cosine")
-    np.testing.assert_allclose(float(rate(7)), 0.5, rtol=1e-6)
+    schedule = learning_rate_schedule(peak=2.0, steps=20, warmup=warmup, decay=decay)
+    step = np.arange(25)
+    done = np.clip((step - warmup) / (20 - warmup), 0, 1)
+    cosine = (1 + np.cos(np.pi * done)) / 2
+    falling = {"constant": 0 * done + 1, "linear": 1 - done, "cosine": cosine}
+    expected = 2 * np.where(step < warmup, step / max(warmup, 1), falling[decay])
+    with jax.numpy_dtype_promotion("standard"):  # of Optax
+        rates = jax.jit(jax.vmap(schedule))(step)
+    np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -95,29 +93,24 @@ def test_clipping_makes_large_gradients_alike_and_leaves_small_ones():
 
 def test_decay_that_acts_on_nothing_is_an_error():
     params = {"w": jnp.ones(2)}
-    with pytest.raises(ValueError, match=r"weight decay acts on no parameter.*kernel or embedding"):
+    with pytest.raises(ValueError, match="weight decay"):
         adamw(0.1, weight_decay=0.1).init(params)
     adamw(0.1).init(params)
     adamw(0.1, weight_decay=0.1, decay_mask=lambda p: {"w": True}).init(params)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"peak": 1.0, "steps": 5, "warmup": 5},
-            "warmup=5 must be at least 0 and less than steps=5",
-        ),
-        ({"peak": 0.0, "steps": 5}, "peak=0.0 must be positive"),
-    ],
-)
-def test_wrong_schedules_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        learning_rate_schedule(**options)
+def test_wrong_schedules_and_averages_are_named():
+    for wrong, options in (("warmup", {"peak": 1.0, "warmup": 5}), ("peak", {"peak": 0.0})):
+        with pytest.raises(ValueError, match=wrong):
+            learning_rate_schedule(steps=5, **options)
+    state = init_state(jnp.ones(2), optax.adam(0.1), key=jax.random.key(0))
+    with pytest.raises(ValueError, match="parameter_average"):
+        averaged_params(state)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        parameter_average(1.0)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, jnp.bfloat16])
-@pytest.mark.parametrize("decay", [0.5, 0.9999])
+@pytest.mark.parametrize(("dtype", "decay"), [(np.float64, 0.5), (jnp.bfloat16, 0.9999)])
 def test_the_average_weighs_the_steps_and_not_the_start(dtype, decay):
     optimizer = optax.chain(optax.sgd(1.0), parameter_average(decay))
     start = jnp.asarray([1.0, 5.0], dtype)
@@ -144,11 +137,3 @@ def test_seeds_have_averages_of_their_own_and_a_step_that_is_not_finite_none():
     both = jax.tree.map(lambda *x: jnp.stack(x), *states)
     after, _ = jax.vmap(step)(both, {"x": jnp.asarray([[1.0, -1.0], [np.inf, 1.0]])})
     np.testing.assert_allclose(jax.vmap(averaged_params)(after), [[0.9, 1.1], [1, 1]], rtol=1e-6)
-
-
-def test_an_average_that_is_not_kept_or_has_no_decay_is_named():
-    state = init_state(jnp.ones(2), optax.adam(0.1), key=jax.random.key(0))
-    with pytest.raises(ValueError, match=r"chain\(optimizer, .*parameter_average\(0.999\)\)"):
-        averaged_params(state)
-    with pytest.raises(ValueError, match="must be between 0 and 1"):
-        parameter_average(1.0)

@@ -11,7 +11,6 @@ import jaxpe
 from jaxpe import Distances
 from jaxpe.data import three_regimes
 from jaxpe.training.probe import (
-    GeometryProbe,
     ReferenceGeometry,
     as_record,
     encoding_probe,
@@ -68,15 +67,6 @@ def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
     assert reference.plug_in.values[6, 7] == 0  # the same uniform distribution
 
 
-def test_empty_positions_may_be_dropped(counts, reference):
-    dropped = make(*counts, empty="drop")
-    np.testing.assert_array_equal(dropped.plug_in.present, OCCUPIED)
-    close(dropped.position, reference.position)
-    scores = probe(P, dropped)
-    close(scores.all_positions, scores.occupied)
-    close(scores.occupied, probe(P, reference).occupied)
-
-
 def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
     truth = jaxpe.hellinger_distances(corpus.distributions)
     scores = probe(truth, make(*documents_of(corpus)))
@@ -87,14 +77,6 @@ def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
 def test_isometries_change_nothing(reference):
     rotation = np.linalg.qr(RNG.standard_normal((D, D)))[0]
     close(probe(P @ rotation + 3.0, reference), probe(P, reference))
-
-
-def test_scale_changes_stress_and_separation_alone(reference):
-    for small, large in zip(probe(P, reference), probe(7.0 * P, reference), strict=True):
-        free = {"stress": jnp.zeros(()), "min_separation": jnp.zeros(())}
-        close(large._replace(**free), small._replace(**free))
-        np.testing.assert_allclose(large.min_separation, 7.0 * small.min_separation)
-        assert large.stress > small.stress
 
 
 def test_mds_of_the_plug_in_distances_is_perfect(reference):
@@ -110,66 +92,25 @@ def test_mds_of_the_plug_in_distances_is_perfect(reference):
     np.testing.assert_allclose(scores.all_positions.entropy_rank, expected, rtol=1e-6)
 
 
-def test_half_of_the_triples_of_a_random_table_are_violated(reference):
-    tables = np.random.default_rng(1).standard_normal((64, N, D))
-    scores = jax.jit(jax.vmap(probe_geometry, in_axes=(0, None)))(tables, reference)
-    assert abs(scores.all_positions.violation_rate.mean() - 0.5) < 0.04
-    assert abs(scores.occupied.violation_rate.mean() - 0.5) < 0.04
-    close(jax.tree.map(lambda leaf: leaf[3], scores), probe(tables[3], reference))
-
-
-def test_a_line_is_monotone(reference):
-    scores = probe(np.arange(N)[:, None] * np.eye(D)[:1], reference)
-    for part in scores:
-        assert (part.violation_rate, part.min_separation) == (0, 1)
-        np.testing.assert_allclose(part.entropy_rank, 1.0)
-
-
-@pytest.mark.parametrize("as_points", [True, False])
-def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_points):
+def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference):
     def part(distances):
         return jaxpe.geometry.as_distances(np.asarray(distances.values)[:6, :6])
 
     small = ReferenceGeometry(part(reference.plug_in), part(reference.position), jnp.ones(6, bool))
     points = P.copy()
     points[~OCCUPIED] = 1e3
-    encoded, cut = points, points[:6]
-    if not as_points:
-        encoded, cut = jaxpe.euclidean_distances(encoded), jaxpe.euclidean_distances(cut)
-    whole, alone = probe(encoded, reference), probe(cut, small)
+    whole, alone = probe(points, reference), probe(points[:6], small)
     close(whole.occupied, alone.all_positions)
     close(whole.occupied, alone.occupied)
     close(whole.position, alone.position)
     assert whole.all_positions.stress > 100 * whole.occupied.stress
 
 
-def test_distances_score_as_their_points_do(reference):
-    close(probe(jaxpe.euclidean_distances(P), reference), probe(P, reference))
-
-
-def test_jit_equals_eager(reference):
-    close(probe(P, reference), probe_geometry(P, reference))
-
-
-def test_references_are_made_eagerly_and_under_vmap(counts, reference):
-    close(reference_geometry(*counts), reference)
-    many = jax.jit(jax.vmap(make))(*jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), counts))
-    close(jax.tree.map(lambda leaf: leaf[1], many), reference)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_narrow_points_are_scored_in_float32(reference, dtype):
-    narrow = jnp.asarray(P, dtype)
+def test_narrow_points_are_scored_in_float32(reference):
+    narrow = jnp.asarray(P, jnp.bfloat16)
     scores = probe(narrow, reference)
     assert {leaf.dtype for leaf in jax.tree.leaves(scores)} == {jnp.dtype(jnp.float32)}
     close(scores, probe(np.asarray(narrow, np.float64), reference), rtol=1e-4, atol=1e-5)
-
-
-def test_positions_that_coincide(reference):
-    for part in probe(np.full((N, D), 0.1), reference):
-        assert part.min_separation == part.violation_rate == part.entropy_rank == 0
-        assert part.correlation == 0
-        np.testing.assert_allclose((part.stress, part.scaled_stress), 1.0)
 
 
 def test_an_encoding_with_vectors_is_probed_by_them(reference):
@@ -187,19 +128,19 @@ def test_an_encoding_without_is_probed_by_its_logits(reference):
     run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference, **sizes))
     D = jaxpe.encodings.encoding_distances(encoding, params, positions, **sizes)
     close(run(params, positions), probe(D, reference))
-    with pytest.raises(ValueError, match="need num_heads= and head_dim="):
+    with pytest.raises(ValueError, match="num_heads"):
         encoding_probe(encoding, params, positions, reference)
 
 
 @pytest.mark.parametrize("encoded", [P[:6], jaxpe.euclidean_distances(P[:6])])
 def test_other_positions_are_refused(reference, encoded):
-    with pytest.raises(ValueError, match="has 6 positions and the reference 8"):
+    with pytest.raises(ValueError, match="6 positions"):
         probe_geometry(encoded, reference)
 
 
 def test_counts_that_make_no_reference(corpus):
     nothing = documents_of(corpus, np.zeros(corpus.ids.shape, bool))
-    with pytest.raises(ValueError, match="count more documents, or in more folds"):
+    with pytest.raises(ValueError, match="more documents"):
         reference_geometry(*nothing)
 
 
@@ -207,10 +148,8 @@ def test_a_record_is_flat_and_ready_for_json(reference):
     scores = probe(P, reference)
     record = as_record(scores)
     assert json.loads(json.dumps(record)) == record
-    assert len(record) == len(jax.tree.leaves(scores)) == 18
-    for where, name in (("all_positions", "stress"), ("position", "correlation")):
-        assert record[f"{where}/{name}"] == float(getattr(getattr(scores, where), name))
-    assert isinstance(scores, GeometryProbe)
+    assert len(record) == len(jax.tree.leaves(scores))
+    assert record["position/correlation"] == float(scores.position.correlation)
 
 
 def test_absent_positions_of_distances_stay_absent(reference):

@@ -5,13 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 
 from jaxpe.training import (
     MeanMetric,
-    accuracy,
     adamw,
-    cross_entropy,
     evaluate,
     in_order,
     init_state,
@@ -31,41 +28,30 @@ def mean_loss(params, batch):
     return quiet_loss(params, batch, None)[0].mean
 
 
-@pytest.mark.parametrize("accumulate", [2, 6])
-def test_microbatches_of_unequal_weight_make_the_step_of_the_whole_batch(accumulate):
-    batch = factory.rows(12)
-    batch["mask"][::accumulate] = False  # the first microbatch weighs nothing at all
-    state = factory.state(optimizer=SGD)
-    whole, one = jax.jit(step_function(quiet_loss, SGD))(state, batch)
-    parts, some = jax.jit(step_function(quiet_loss, SGD, accumulate=accumulate))(state, batch)
-    assert_close(parts.params, whole.params, rtol=1e-5)
-    assert_close(
-        [some[name] for name in ("loss", "grad_norm", "weight")],
-        [one[name] for name in ("loss", "grad_norm", "weight")],
-        rtol=1e-5,
-    )
-    # The mean of the microbatches' means would be something else.
-    means = [
-        mean_loss(state.params, {name: rows[i::accumulate] for name, rows in batch.items()})
-        for i in range(accumulate)
-    ]
-    assert abs(np.mean(means) - one["loss"]) > 0.01
-
-
-def test_the_gradient_is_that_of_the_mean():
-    state, batch = factory.state(optimizer=SGD), factory.rows(8)
-    after, metrics = jax.jit(step_function(quiet_loss, SGD))(state, batch)
+def test_microbatches_of_unequal_weight_make_the_step_of_the_whole_batch():
+    """Which goes along the gradient of the mean, and not of the mean of the parts' means."""
+    batch, state = factory.rows(12), factory.state(optimizer=SGD)
+    batch["mask"][::2] = False  # the first microbatch of two weighs nothing at all
     gradient = jax.jit(jax.grad(mean_loss))(state.params, batch)
     expected = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, gradient)
-    assert_close(after.params, expected, rtol=1e-5)
-    np.testing.assert_allclose(metrics["grad_norm"], optax.tree.norm(gradient), rtol=1e-5)
+    loss, norm = mean_loss(state.params, batch), optax.tree.norm(gradient)
+    for accumulate in (1, 2, 6):
+        step = jax.jit(step_function(quiet_loss, SGD, accumulate=accumulate))
+        after, metrics = step(state, batch)
+        assert_close(after.params, expected, rtol=1e-5)
+        found = [metrics[name] for name in ("loss", "grad_norm", "weight")]
+        np.testing.assert_allclose(found, [loss, norm, batch["mask"].sum()], rtol=1e-5)
+    means = [
+        mean_loss(state.params, {name: rows[i::6] for name, rows in batch.items()})
+        for i in range(6)
+    ]
+    assert abs(np.mean(means) - loss) > 0.01
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_no_dtype_changes(dtype, optimizer):
+def test_no_dtype_changes(dtype):
     schedule = learning_rate_schedule(peak=0.1, steps=9, warmup=2, decay="cosine")
-    chosen = adamw(schedule, weight_decay=0.1) if optimizer == "adamw" else SGD
+    chosen = adamw(schedule, weight_decay=0.1)
     state = factory.state(dtype, optimizer=chosen)
     kinds = jax.tree.map(lambda x: (x.shape, x.dtype), state)
     loss, traced = counted(masked_loss)
@@ -148,47 +134,32 @@ def test_an_infinite_gradient_of_a_finite_loss_is_caught():
     assert after.params["x"] == 0
 
 
-@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
-def test_an_update_that_is_not_finite_is_not_made(wrong):
+def test_an_update_that_is_not_finite_is_not_made():
     def update(updates, state, params=None):
-        return jax.tree.map(lambda g: jnp.where(g > 1, wrong, g), updates), state + 1
+        return jax.tree.map(lambda g: jnp.where(g > 1, -np.inf, g), updates), state + 1
 
     def loss(params, batch, key):
         return MeanMetric(jnp.sum(params["x"] * batch["x"]), jnp.array(1.0)), {}
 
     optimizer = optax.GradientTransformation(lambda params: jnp.array(0), update)
     step = jax.jit(step_function(loss, optimizer))
-    start = init_state({"x": jnp.zeros(3)}, optimizer, key=jax.random.key(0))
-    before, metrics = step(start, {"x": jnp.array([1.0, 0.5, 0.0])})
-    assert metrics["finite"]
+    before = init_state({"x": jnp.zeros(3)}, optimizer, key=jax.random.key(0))
     after, metrics = step(before, {"x": jnp.array([0.0, 2.0, 0.0])})
     assert np.isfinite([metrics["loss"], metrics["grad_norm"]]).all()
-    assert not metrics["finite"]
     assert_equal(after, before._replace(finite=jnp.array(False)))
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_float16_does_not_overflow_where_the_mean_does_not(accumulate):
+def test_float16_does_not_overflow_where_the_mean_does_not():
     def loss(params, batch, key):  # 70 000 and 60 000 a microbatch; float16 ends at 65 504
         total = params["x"].astype(jnp.float32).sum() * 60_000 / 2 * batch["x"].sum()
-        return MeanMetric(total / 2 * accumulate, jnp.float32(70_000)), {}
+        return MeanMetric(total, jnp.float32(70_000)), {}
 
     state = init_state({"x": jnp.ones((), jnp.float16)}, SGD, key=jax.random.key(0))
-    step = jax.jit(step_function(loss, SGD, accumulate=accumulate))
+    step = jax.jit(step_function(loss, SGD, accumulate=2))
     after, metrics = step(state, {"x": jnp.ones(4, jnp.float32)})
     assert metrics["finite"]
     assert after.params["x"].dtype == jnp.float16
     np.testing.assert_allclose(after.params["x"], 1 - 0.5 * 6 / 7, rtol=1e-3)
-
-
-def test_the_norm_of_float16_does_not_overflow():
-    def loss(params, batch, key):
-        return MeanMetric(params["x"].astype(jnp.float32).sum() * 300, jnp.float32(1)), {}
-
-    state = init_state({"x": jnp.zeros(4, jnp.float16)}, SGD, key=jax.random.key(0))
-    after, metrics = jax.jit(step_function(loss, SGD))(state, {})
-    assert metrics["grad_norm"] == 600
-    assert after.params["x"].tolist() == [-150] * 4
 
 
 def scalar_loss(params, batch, key):
@@ -200,8 +171,7 @@ def scalars_loss(params, batch, key):
     return tally.mean, {"largest": extra["largest"].mean, "rows": len(batch["mask"])}
 
 
-@pytest.mark.parametrize("loss", [scalar_loss, scalars_loss, jax.jit(scalar_loss)])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("loss", "accumulate"), [(scalar_loss, 1), (scalars_loss, 2)])
 def test_a_loss_may_return_numbers_which_weigh_one_a_batch(loss, accumulate):
     state = factory.state(optimizer=SGD)
     batch = factory.rows(8) | {"mask": np.ones(8, bool)}  # equal weights: the same mean
@@ -249,53 +219,16 @@ def test_a_batch_of_no_weight_is_no_step():
 
 
 def test_vmapped_seeds_are_single_runs():
-    step = step_function(masked_loss, OPTIMIZER, accumulate=2)
-    seeds, batch = range(3), factory.rows(8)
-    single = jax.jit(step)
-    runs = []
-    for seed in seeds:
-        state = factory.state(seed=seed)
-        for _ in range(3):
-            state, metrics = single(state, batch)
-        runs.append((state.params, metrics["loss"]))
-    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *runs)
-    many = jax.jit(jax.vmap(step, in_axes=(0, None)))
-    states = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *[factory.state(seed=s) for s in seeds]
-    )
+    step, batch = step_function(masked_loss, OPTIMIZER, accumulate=2), factory.rows(8)
+    starts = [factory.state(seed=seed) for seed in range(3)]
+    single, many = jax.jit(step), jax.jit(jax.vmap(step, in_axes=(0, None)))
+    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
     for _ in range(3):
         states, metrics = many(states, batch)
-    assert_close((states.params, metrics["loss"]), expected, rtol=1e-5)
+        starts = [single(start, batch)[0] for start in starts]
+    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *(s.params for s in starts))
+    assert_close(states.params, expected, rtol=1e-5)
     assert len(set(np.asarray(metrics["loss"]).tolist())) == 3
-
-
-def test_a_flax_state_trains_and_the_callers_parameters_outlive_it():
-    class Classifier(nnx.Module):
-        def __init__(self, rngs):
-            self.embed = nnx.Embed(5, 8, rngs=rngs)
-            self.head = nnx.Linear(8, 2, rngs=rngs)
-
-        def __call__(self, ids):
-            return self.head(self.embed(ids).mean(axis=1))
-
-    graphdef, params = nnx.split(Classifier(nnx.Rngs(0)), nnx.Param)
-
-    def loss(params, batch, key):
-        logits = nnx.merge(graphdef, params)(batch["ids"])
-        return cross_entropy(logits, batch["label"]), {"accuracy": accuracy(logits, batch["label"])}
-
-    ids = np.random.default_rng(0).integers(0, 5, (16, 4)).astype(np.int32)
-    batch = {"ids": ids, "label": (ids == 1).any(axis=1).astype(np.int32)}
-    optimizer = adamw(0.05, weight_decay=0.01)
-    state = init_state(params, optimizer, key=jax.random.key(0))
-    step = train_step(loss, optimizer)
-    with jax.numpy_dtype_promotion("standard"):  # Flax's mean of embeddings
-        for _ in range(40):
-            state, metrics = step(state, batch)
-    assert isinstance(state.params, nnx.State)
-    assert metrics["accuracy"] == 1
-    assert metrics["loss"] < 0.3
-    assert np.isfinite(params["head"]["kernel"][...]).all()  # not given away with the state
 
 
 def test_evaluation_adds_tallies_and_compiles_once_a_shape():
@@ -326,29 +259,13 @@ def test_evaluation_draws_anew_for_each_batch():
     assert one != two
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: step_function(masked_loss, SGD, accumulate=0),
-            "accumulate must be at least 1, not 0",
-        ),
-        (
-            lambda: step_function(masked_loss, SGD, accumulate=3)(
-                factory.state(optimizer=SGD), factory.rows(4)
-            ),
-            "accumulate=3 does not divide a batch of 4 rows",
-        ),
-        (
-            lambda: init_state({}, SGD, key=jax.random.PRNGKey(0)),
-            r"key has dtype uint32: pass a typed one, jax.random.key\(seed\)",
-        ),
-        (
-            lambda: train_step(masked_loss, SGD, mesh=jax.make_mesh((1,), ("x",))),
-            r"the mesh has axes \('x',\)",
-        ),
-    ],
-)
-def test_wrong_arguments_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_wrong_arguments_are_named():
+    state, rows = factory.state(optimizer=SGD), factory.rows(4)
+    with pytest.raises(ValueError, match="accumulate"):
+        step_function(masked_loss, SGD, accumulate=0)
+    with pytest.raises(ValueError, match="accumulate=3"):
+        step_function(masked_loss, SGD, accumulate=3)(state, rows)
+    with pytest.raises(ValueError, match="uint32"):
+        init_state({}, SGD, key=jax.random.PRNGKey(0))
+    with pytest.raises(ValueError, match="mesh"):
+        train_step(masked_loss, SGD, mesh=jax.make_mesh((1,), ("x",)))

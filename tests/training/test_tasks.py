@@ -85,31 +85,29 @@ def test_causal_against_the_sum_by_hand():
     assert tallies["accuracy"].total == right
 
 
-@pytest.mark.parametrize("name", [*LOSSES, "masked"])
-def test_models_are_told_what_else_a_batch_has_of_its_tokens(name):
-    told = {}
+def test_models_are_told_what_a_batch_has_of_its_tokens_and_a_key_in_training():
+    told, data, key = [], batch(), jax.random.key(0)
 
     def note(apply):
         def noted(*args, mask, dropout_key, **others):
-            told.update(others)
+            told.append((dropout_key is not None, others))
             return apply(*args, mask=mask, dropout_key=dropout_key)
 
         return noted
 
-    makes = {
-        "classification": lambda: classification(note(of_first)),
-        "regression": lambda: regression(note(of_first)),
-        "causal": lambda: causal_lm(note(tokenwise)),
-        "masked": lambda: masked_lm(note(at_places), vocab_size=VOCAB, mask_id=0),
-    }
-    data = batch()
     others = {kind: data["ids"] + i for i, kind in enumerate(("segments", "positions"))}
-    loss, key = makes[name](), jax.random.key(0)
-    jax.eval_shape(lambda: loss(TABLE, data | others | {"else": data["ids"]}, key))
-    assert told == others
-    told.clear()
-    jax.eval_shape(lambda: loss(TABLE, data, key))
-    assert told == {}
+    for train in (True, False):
+        for make in (
+            lambda **o: classification(note(of_first), **o),
+            lambda **o: regression(note(of_first), **o),
+            lambda **o: causal_lm(note(tokenwise), **o),
+            lambda **o: masked_lm(note(at_places), vocab_size=VOCAB, mask_id=0, **o),
+        ):
+            loss = make(train=train)
+            jax.eval_shape(lambda: loss(TABLE, data | others | {"else": data["ids"]}, key))  # noqa: B023
+            jax.eval_shape(lambda: loss(TABLE, data, key))  # noqa: B023
+            assert told == [(train, others), (train, {})]
+            told.clear()
 
 
 def test_packed_rows_are_trained_on_as_rows_of_their_own():
@@ -137,29 +135,6 @@ def test_regression_against_numpy():
     expected = (np.asarray(TABLE)[data["ids"][:, 0], 0] - data["labels"]) ** 2
     np.testing.assert_allclose(tally.mean, expected.mean(), rtol=1e-6)
     assert tallies == {}
-
-
-@pytest.mark.parametrize("name", [*LOSSES, "masked"])
-@pytest.mark.parametrize("train", [True, False])
-def test_only_training_drops(name, train):
-    seen = []
-
-    def note(apply):
-        def noted(*args, dropout_key, **options):
-            seen.append(dropout_key)
-            return apply(*args, dropout_key=dropout_key, **options)
-
-        return noted
-
-    if name == "masked":
-        loss = masked_lm(note(at_places), vocab_size=VOCAB, mask_id=0, train=train)
-    else:
-        apply = note(tokenwise if name == "causal" else of_first)
-        loss = {"classification": classification, "regression": regression, "causal": causal_lm}[
-            name
-        ](apply, train=train)
-    loss(TABLE, batch(), jax.random.key(0))
-    assert [key is not None for key in seen] == [train]
 
 
 def test_masked_is_the_loss_over_all_selected_tokens():
@@ -217,12 +192,12 @@ def test_a_translation_counts_no_padding_and_no_rows_that_fill_a_batch():
         return Output(params[decoder_ids])
 
     batch = {
-        "ids": jnp.zeros((3, 2), jnp.int32),
-        "mask": jnp.ones((3, 2), bool),
-        "labels": jnp.array([[2, 3, 4], [2, 4, 0], [5, 5, 5]]),
-        "valid": jnp.array([True, True, False]),
+        "ids": jnp.zeros((4, 2), jnp.int32),
+        "mask": jnp.ones((4, 2), bool),
+        "labels": jnp.array([[2, 3, 4], [2, 3, 0], [2, 4, 0], [5, 5, 5]]),
+        "valid": jnp.array([True, True, True, False]),
     }
     tally, tallies = translation(apply, bos_id=1)(following, batch, jax.random.key(3))
-    assert float(tally.weight) == 5
-    assert float(tallies["accuracy"].total) == 4
-    assert (float(tallies["exact"].total), float(tallies["exact"].weight)) == (1, 2)
+    assert float(tally.weight) == 7
+    assert float(tallies["accuracy"].total) == 6
+    assert (float(tallies["exact"].total), float(tallies["exact"].weight)) == (2, 3)
