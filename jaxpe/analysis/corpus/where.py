@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import xlogy
 
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import Interval, Reach, Where
 from jaxpe.geometry import PositionGeometry, PositionHalves, TokenLists, half_sample_interval
 from jaxpe.geometry.counts.token_lists import listed_counts
@@ -141,7 +142,7 @@ def first_reached(values: np.ndarray, *, first: int = 0) -> Interval:
 
 
 def over_half_of_mean(
-    by_offset: jax.Array, geometry: PositionGeometry, halves: PositionHalves
+    by_offset: ArrayLike, geometry: PositionGeometry, halves: PositionHalves
 ) -> jax.Array:
     """Mean squared distance at each offset less half of its mean over all pairs, `[3, n − 1]`.
 
@@ -149,14 +150,14 @@ def over_half_of_mean(
     trace.
     """
 
-    def others(present: jax.Array) -> jax.Array:
-        return jnp.maximum(jnp.sum(present, axis=-1) - 1, 1)
+    def others(present: ArrayLike) -> jax.Array:
+        return jnp.maximum(jnp.sum(present, axis=-1, dtype=by_offset.dtype) - 1, 1)
 
-    documents, null = (
-        x.by_offset - (x.trace / others(halves.position.present))[..., None]
-        for x in (halves.documents, halves.null)
+    offsets, trace = (
+        getattr(halves.documents, name) - jnp.mean(getattr(halves.null, name), axis=0)
+        for name in ("by_offset", "trace")
     )
-    sampled = half_sample_interval(documents - jnp.mean(null, axis=0))
+    sampled = half_sample_interval(offsets - (trace / others(halves.position.present))[..., None])
     value = by_offset - geometry.trace / others(geometry.present)
     error = sampled.high - sampled.mean
     return jnp.stack([value, value - error, value + error])
