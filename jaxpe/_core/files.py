@@ -5,7 +5,6 @@ import errno
 import hashlib
 import importlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -136,6 +135,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     ...     sorted(path.name for path in again.iterdir())
     ['.lock', 'figures']
     """
+    import tempfile  # slow to import
+
     directory = Path(directory)
     real_path = os.path.realpath(directory)
     if real_path in _LOCKED.get():

@@ -6,7 +6,6 @@ import importlib
 import tomllib
 import typing
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ class Command(NamedTuple):
         out: default of `--out` of a command with a job.
         resumes: whether the job takes its folder too, where the same command goes on.
         extras: extras of `pip install` that it needs.
-        jax: whether it imports JAX.
+        jax: whether it imports JAX, but for a help.
         small_programs: whether its programs take longer to compile than to run.
     """
 
@@ -49,7 +48,7 @@ class Command(NamedTuple):
     small_programs: bool = False
 
 
-_TABLE = resources.files("jaxpe.cli").joinpath("commands.toml").read_text("utf-8")
+_TABLE = Path(__file__).with_name("commands.toml").read_text("utf-8")
 COMMANDS = {name: Command(**entry) for name, entry in tomllib.loads(_TABLE).items()}
 
 

@@ -12,9 +12,9 @@ from jaxpe._core.errors import InputError
 from jaxpe.conformance import NotJudgedError, golden_vectors, write_golden
 from jaxpe.encodings import mrope, rope
 from jaxpe.plans import simple_plan
-from jaxpe.plans.families import _table
 from tests.plans.agreement import classes
 from tests.plans.conftest import read
+from tests.plans.entries import family_table
 
 MEGABYTE = 1_000_000
 SCHEMA = importlib.resources.files("jaxpe.conformance").joinpath("golden.schema.json")
@@ -139,7 +139,7 @@ def test_command(command, tmp_path):
 
 def configurations():
     """Every judged type by its defaults, published models, and scaled classes."""
-    table = _table()
+    table = family_table()
     without = [name for names in table["without"].values() for name in names]
     for name in [*table["rotary"], *table["axial"], *without]:
         if "." not in name:

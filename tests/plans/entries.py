@@ -1,10 +1,13 @@
 """Numbers that a program computes with, from the entry that it makes of a file."""
 
 import json
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+import jaxpe.plans
 from jaxpe.plans.configuration import Configuration, Model, read_configuration
 from jaxpe.plans.layers import LayerGroup, layer_groups
 from jaxpe.plans.options import RopeOptions
@@ -19,6 +22,10 @@ class Read(NamedTuple):
     configuration: Configuration
     model: Model
     groups: tuple[LayerGroup, ...]
+
+
+def family_table() -> dict[str, dict]:
+    return tomllib.loads(Path(jaxpe.plans.__file__).with_name("families.toml").read_text("utf-8"))
 
 
 def read(path: object, **options: object) -> Read:

@@ -11,10 +11,11 @@ from jaxpe._core.json_values import to_json
 from jaxpe.plans import LayerPlan
 from jaxpe.plans.axial import axial_plans
 from jaxpe.plans.configuration import Model, read_configuration
-from jaxpe.plans.families import find_family
+from jaxpe.plans.families import _table, _texts, find_family
 from jaxpe.plans.fields import Fields
 from jaxpe.plans.options import RopeOptions
 from jaxpe.plans.programs.facts import program_facts
+from tests.plans.entries import family_table
 
 CASES = json.loads((Path(__file__).parents[1] / "parity" / "rope_axial.json").read_text())["cases"]
 # The module of these needs what a configuration does not have, and is not run.
@@ -128,9 +129,7 @@ def test_an_empty_file_is_the_default_of_the_class(case):
 
 
 def test_every_type_with_a_row_is_measured():
-    from jaxpe.plans.families import _table
-
-    rows = {name for name in _table()["axial"] if "." not in name}
+    rows = {name for name in family_table()["axial"] if "." not in name}
     measured = {case["type"] for case in CASES}
     assert rows == measured | set(NOT_RUN)
     assert len(measured) == 97
@@ -138,18 +137,23 @@ def test_every_type_with_a_row_is_measured():
 
 
 def test_no_type_is_in_two_tables():
-    from jaxpe.plans.families import _table
-
-    table = _table()
+    table = family_table()
     without = [name for names in table["without"].values() for name in names]
     names = [*table["rotary"], *table["axial"], *without]
     assert len(names) == len(set(names))
 
 
-def test_rows_have_known_keys():
-    from jaxpe.plans.families import _table
+def test_each_table_is_read_by_itself():
+    parts = {heading: _table(heading) for heading in _texts()}
+    whole = parts.pop("")
+    for heading, part in parts.items():
+        kind, _, name = heading.partition(".")
+        whole |= {kind: whole.get(kind, {}) | {name: part} if name else part}
+    assert whole == family_table()
 
-    table = _table()
+
+def test_rows_have_known_keys():
+    table = family_table()
     architectures = program_facts("llama_cpp")["rows"].values()
     rows = [*table["rotary"].values(), *table["axial"].values(), *architectures]
     rows += [row["listed"] for row in rows if "listed" in row]

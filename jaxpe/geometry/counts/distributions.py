@@ -1,7 +1,7 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, is_traced
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import EmptyPolicy
 from jaxpe.geometry.checks import (
     as_present,
     check_distributions,
@@ -19,9 +20,6 @@ from jaxpe.geometry.checks import (
     sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
-
-# What a position without tokens becomes.
-EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
 
 
 class PositionalDistributions(NamedTuple):

@@ -15,6 +15,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import checked_jit, dot, is_traced
+from jaxpe._core.options import DEFAULT_SPLITS
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.counts.token_lists import TokenLists, listed_counts
@@ -27,7 +28,6 @@ from jaxpe.geometry.distances.matrices import (
 )
 
 DEFAULT_FOLDS = 16
-DEFAULT_SPLITS = 8
 
 FoldedCounts = PositionCounts | TokenLists
 
