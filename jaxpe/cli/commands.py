@@ -88,8 +88,3 @@ def _for_help(
     made = dataclasses.make_dataclass(name, fields, bases=(*bases, kind), kw_only=True, frozen=True)
     made.__doc__ = kind.__doc__
     return made
-
-
-def command_of(options: Any) -> str:
-    """Name of the command of some options, which their class has."""
-    return type(options).__name__

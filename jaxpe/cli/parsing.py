@@ -42,7 +42,7 @@ def option(name: str, hint: Any, *, positional: bool) -> Any:
     from tyro.conf import Positional, arg
 
     if isinstance(hint, types.UnionType):  # of which tyro would import `typeguard`
-        hint = Union[typing.get_args(hint)]  # noqa: UP007
+        hint = Union[typing.get_args(hint)]  # type: ignore  # noqa: UP007
     metavar = name.upper() if positional else _metavar(hint)
     if positional and "tuple" in str(hint):
         metavar += " ..."

@@ -42,3 +42,19 @@ def test_rope_golden_and_batch_import_nothing_slow(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     imported = [line for line in done.stdout.splitlines() if line.startswith("imported:")]
     assert imported == ["imported: set() False"] * 3 + ["imported: set() True"]
+
+
+HELPS = """
+import sys
+from jaxpe.cli.commands import options_class
+for name in ("rope", "golden", "batch", "report", "extrapolate", "inspect"):
+    options_class(name)
+    print(name, {"jax", "flax", "matplotlib"} & set(sys.modules), "numpy" in sys.modules)
+"""
+
+
+def test_a_help_imports_nothing_slow():
+    words = [sys.executable, "-c", HELPS]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[:2] == ["rope set() False", "golden set() False"]
+    assert all(" set() " in line for line in done.stdout.splitlines())
