@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from jaxpe.analysis.inspect.averages import Means
     from jaxpe.analysis.inspect.flax_model import FlaxModel, ModelSizes, Trace, token_losses
     from jaxpe.analysis.inspect.head_ablation import head_drops
+    from jaxpe.analysis.inspect.head_spectra import logit_spectra
     from jaxpe.analysis.inspect.job import STAGES, inspect_model, inspect_torch
-    from jaxpe.analysis.inspect.logit_spectra import logit_spectra
     from jaxpe.analysis.inspect.needles import needle_retrieval
     from jaxpe.analysis.inspect.options import InspectOptions
     from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
@@ -71,7 +71,7 @@ __all__ = [
 
 _MODULES = (
     "options", "attention_result", "result", "job", "attention_statistics", "averages",
-    "flax_model", "head_ablation", "logit_spectra", "needles", "position_ablation",
+    "flax_model", "head_ablation", "head_spectra", "needles", "position_ablation",
     "position_probe", "reach", "subject", "token_loss", "torch_model", "weights",
 )  # fmt: skip
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=_MODULES)
