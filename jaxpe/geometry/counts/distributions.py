@@ -8,9 +8,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
+from jaxpe._core import options
 from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import EmptyPolicy
 from jaxpe.geometry.checks import (
     as_present,
     check_distributions,
@@ -20,6 +20,9 @@ from jaxpe.geometry.checks import (
     sized,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
+
+# What a position without tokens becomes.
+EmptyPolicy = options.EmptyPolicy
 
 
 class PositionalDistributions(NamedTuple):
