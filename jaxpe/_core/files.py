@@ -5,7 +5,6 @@ import errno
 import hashlib
 import importlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -136,6 +135,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     ...     sorted(path.name for path in again.iterdir())
     ['.lock', 'figures']
     """
+    import tempfile  # slow to import
+
     directory = Path(directory)
     real_path = os.path.realpath(directory)
     if real_path in _LOCKED.get():
@@ -183,22 +184,13 @@ def remove_files(directory: Path, names: Iterable[str]) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-Content = hashlib.blake2b  # a hash that is updated with the bytes of a file
-
-
-def content_hash(content: bytes = b"") -> Content:
+def content_hash(content: bytes = b"") -> hashlib.blake2b:
     """Hash of bytes, which can be updated: BLAKE2b, 32 hexadecimal digits.
 
     >>> content_hash().hexdigest()
     'cae66941d9efbd404e4d88758ea67670'
     """
     return hashlib.blake2b(content, digest_size=16)
-
-
-def file_hash(path: str | os.PathLike[str]) -> str:
-    """`content_hash` of a file; raises `OSError` if it cannot be read."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, content_hash).hexdigest()
 
 
 def cache_directory() -> Path | None:

@@ -2,20 +2,20 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 
 def lazy_names(
-    package: str, names: Collection[str], *, within: Sequence[str] | Mapping[str, str] = ()
+    package: str, names: Collection[str], *, within: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package that imports its names at their first use.
 
     Args:
         package: name of the package.
         names: modules of the package, and names that the modules `within` define.
-        within: modules to search, in order, or the module of each name.
+        within: modules to search, in order.
 
     >>> get, listed = lazy_names("jaxpe", ["spectral", "alibi"], within=["encodings"])
     >>> get("spectral").__name__, get("alibi").__name__, listed()
@@ -27,8 +27,7 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")
-        paths = (within[name],) if isinstance(within, Mapping) else within
-        modules = (importlib.import_module(f"{package}.{path}") for path in paths)
+        modules = (importlib.import_module(f"{package}.{path}") for path in within)
         value = next(vars(module)[name] for module in modules if name in vars(module))
         setattr(sys.modules[package], name, value)  # further uses do not come to this function
         return value

@@ -12,6 +12,8 @@ LARGEST_SEED = 2**32 - 1  # a larger seed has the key of a smaller one
 MOST_STEPS = 2**31 - 1  # largest value of a 32-bit counter
 LARGEST_FLOAT = 1e30  # close to the largest float32
 LARGEST_SIZE = 2**31 - 1  # largest size of an axis of an array
+DEFAULT_SPLITS = 8  # halvings of a corpus
+EmptyPolicy = Literal["drop", "uniform", "zero", "error"]  # treatment of positions without tokens
 _LENGTH = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)([km]?)", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20}
 

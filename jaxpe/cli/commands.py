@@ -6,7 +6,6 @@ import importlib
 import tomllib
 import typing
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ class Command(NamedTuple):
         positional: options without a flag.
         out: default of `--out` of a command with a job.
         extras: extras of `pip install` that it needs.
-        jax: whether it imports JAX.
+        jax: whether it imports JAX, but for a help.
         small_programs: whether its programs take longer to compile than to run.
     """
 
@@ -47,7 +46,7 @@ class Command(NamedTuple):
     small_programs: bool = False
 
 
-_TABLE = resources.files("jaxpe.cli").joinpath("commands.toml").read_text("utf-8")
+_TABLE = Path(__file__).with_name("commands.toml").read_text("utf-8")
 COMMANDS = {name: Command(**entry) for name, entry in tomllib.loads(_TABLE).items()}
 
 
@@ -87,8 +86,3 @@ def _for_help(
     made = dataclasses.make_dataclass(name, fields, bases=(*bases, kind), kw_only=True, frozen=True)
     made.__doc__ = kind.__doc__
     return made
-
-
-def command_of(options: Any) -> str:
-    """Name of the command of some options, which their class has."""
-    return type(options).__name__

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 
 from jaxpe._core.files import cache_directory, cache_problem
 
@@ -27,9 +28,7 @@ def set_environment(*, small_programs: bool) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Figures are files. A backend in the user's environment may be one that Matplotlib lacks.
     os.environ["MPLBACKEND"] = "agg"
-    from importlib import metadata  # imported late: it is slow, since it imports `email`
-
-    if small_programs and metadata.version("jaxlib").startswith(_TESTED_JAXLIB):
+    if small_programs and import_module("jaxlib").__version__.startswith(_TESTED_JAXLIB):
         flags = os.environ.get("XLA_FLAGS", "")
         added = [f"--{name}={x}" for name, x in _QUICK_COMPILATION.items() if name not in flags]
         os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()

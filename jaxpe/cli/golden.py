@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxpe.cli.rope import NOT_JUDGED
-from jaxpe.conformance.golden import NotJudgedError, write_golden
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +26,8 @@ class GoldenOptions:
 
 def write(options: GoldenOptions, words: Sequence[str]) -> None:
     """Write the files; a model type without rules ends with exit code 3."""
+    from jaxpe.conformance.golden import NotJudgedError, write_golden  # late: slow to import
+
     try:
         golden = write_golden(options.config, options.out, revision=options.revision)
     except NotJudgedError as error:

@@ -1,7 +1,6 @@
 """Exit at once at SIGINT or SIGTERM, whatever the command is doing."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import socket
@@ -63,7 +62,8 @@ def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
 def _end(number: int, message: Callable[[], str]) -> None:
     """End the process and its children immediately, leaving no incomplete file."""
     with contextlib.suppress(Exception):
-        for child in multiprocessing.active_children():
+        multiprocessing = sys.modules.get("multiprocessing")  # slow to import
+        for child in multiprocessing.active_children() if multiprocessing else ():
             child.kill()
         discard_unfinished()
         if text := message():

@@ -3,12 +3,10 @@
 import contextlib
 import importlib
 import io
-import logging
 import os
 import re
 import signal
 import sys
-import warnings
 
 import jaxpe
 from jaxpe._core.errors import (
@@ -81,12 +79,8 @@ def _run(words: list[str]) -> None:
     set_environment(small_programs=command.small_programs)
     require("tyro", extra="report")
     require("rich", extra="report")
-    if command.jax:
+    if command.jax and not {"-h", "--help"}.intersection(words):
         _import_jax()
-    # A cache that cannot be written costs time and does not affect the result.
-    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
-    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
     kind = options_class(name)
     try:
         options = parse(kind, words, example=command.example)
@@ -106,7 +100,14 @@ def _help() -> str:
 
 
 def _import_jax() -> None:
-    """Import JAX, which then checks its environment variables."""
+    """Import JAX, which then checks its environment variables, and silence what is no error."""
+    import logging  # slow to import
+    import warnings
+
+    # A cache that cannot be written costs time and does not affect the result.
+    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
+    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     try:
         importlib.import_module("jax")
     except ValueError as error:

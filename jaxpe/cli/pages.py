@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.files import output_folder
-from jaxpe.cli.commands import COMMANDS, command_of, load
+from jaxpe.cli.commands import COMMANDS, load
 from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import plain, with_flags
 from jaxpe.report import console, writing
@@ -25,7 +25,7 @@ def run_to_page(options: Any, words: Sequence[str]) -> None:
         words: words of the command line, for the paragraph of methods.
     """
     started = time.monotonic()
-    command = COMMANDS[command_of(options)]
+    command = COMMANDS[type(options).__name__]
     given = plain(options, load(command.options))
     with output_folder(options.out), Lines(type(options)) as lines:
         result = load(command.job)(given, progress=lines)
@@ -52,7 +52,7 @@ def show(result: Any, options: Any, out: Path | None, started: float) -> None:
 def run_sentences(options: Any, words: Sequence[str]) -> list[str]:
     """Sentences on a run for its paragraph of methods: command, date, and hashes of the data."""
     said = [
-        f"Command: `{shlex.join(['jaxpe', command_of(options), *words])}`.",
+        f"Command: `{shlex.join(['jaxpe', type(options).__name__, *words])}`.",
         f"Date: {datetime.date.today().isoformat()}.",
     ]
     if getattr(options, "source", None):

@@ -1,6 +1,7 @@
 """Options from the words of a command line, and messages with flags for arguments."""
 
 import dataclasses
+import functools
 import re
 import types
 import typing
@@ -40,6 +41,8 @@ def option(name: str, hint: Any, *, positional: bool) -> Any:
     """Type of an option with what a help shows: its values without None, and its default."""
     from tyro.conf import Positional, arg
 
+    if isinstance(hint, types.UnionType):  # of which tyro would import `typeguard`
+        hint = Union[typing.get_args(hint)]  # type: ignore  # noqa: UP007
     metavar = name.upper() if positional else _metavar(hint)
     if positional and "tuple" in str(hint):
         metavar += " ..."
@@ -128,6 +131,7 @@ def with_flags(value: Any, options: type) -> Any:
     return _ARGUMENT.sub(flag, value)
 
 
+@functools.cache
 def _names(options: type, prefix: str = "") -> dict[str, bool]:
     """Names of the options, nested names with a dot, and whether each option is positional."""
     from tyro.conf import Positional

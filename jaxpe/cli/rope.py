@@ -7,11 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxpe._core.json_values import to_json
 from jaxpe._core.options import Output
-from jaxpe.cli.pages import show, write
-from jaxpe.cli.parsing import plain
-from jaxpe.plans import RopeOptions, explain_rope
+from jaxpe.plans import RopeOptions
 
 NOT_JUDGED = 3  # exit code
 
@@ -31,6 +28,11 @@ class ExplainOptions(Output, RopeOptions):
 
 def explain(options: ExplainOptions, words: Sequence[str]) -> None:
     """Read the configuration, print the result, and write the page if `--out` is given."""
+    from jaxpe._core.json_values import to_json  # late: a help needs no NumPy
+    from jaxpe.cli.pages import show, write
+    from jaxpe.cli.parsing import plain
+    from jaxpe.plans import explain_rope
+
     started = time.monotonic()
     analysis = explain_rope(plain(options, RopeOptions))
     if options.out is not None:

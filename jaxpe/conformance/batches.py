@@ -5,7 +5,7 @@ import itertools
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from jaxpe.conformance.batch_layout import (
 from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 
-TABLE = tomllib.loads(files("jaxpe.conformance").joinpath("batches.toml").read_text("utf-8"))
+TABLE = tomllib.loads(Path(__file__).with_name("batches.toml").read_text("utf-8"))
 ARRAYS, CHECKS, FAULTS = TABLE["arrays"], TABLE["checks"], TABLE["faults"]
 _ENDS = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens_q")  # ends of documents in one row, from 0
 _NONE = np.zeros((0, 0), int)

@@ -83,7 +83,7 @@ def _verified_recipe(
 
 def _agrees(goal: _Goal, program: Program, changed: Mapping[str, Any]) -> bool:
     """Whether a program computes the goal from the changed file."""
-    result = goal.case.changed_result(program, changed, goal.length)
+    [result] = goal.case.changed_results([program], changed, goal.length)
     numbers = zip(result.numbers, goal.case.analysis.groups, strict=False)
     agrees = not result.problem and result.longest >= goal.length
     for one, plan in numbers:

@@ -8,9 +8,9 @@ import itertools
 import math
 import reprlib
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import nearest
@@ -103,16 +103,20 @@ class Case:
             return None
         return program.numbers[self.analysis.groups.index(self.widest)]
 
-    def changed_result(
-        self, program: Program, changed: Mapping[str, Any], context: int
-    ) -> ProgramResult:
-        """Numbers of a program for the file with changed fields of the text model."""
+    def changed_results(
+        self, programs: Iterable[Program], changed: Mapping[str, Any], context: int
+    ) -> list[ProgramResult]:
+        """Numbers of programs for the file with changed fields of the text model."""
         fields = self.model.fields.replaced({**self.stated, **changed})
         last = self.model._replace(fields=fields, context=context)
         models = *self.configuration.models[:-1], last
         turning = (one for one in models if one.family.kind != "axial")
         groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
-        return program_result(program, self.configuration._replace(models=models), groups, context)
+        changed_file = self.configuration._replace(models=models)
+        return [program_result(one, changed_file, groups, context) for one in programs]
+
+    def _changed_numbers(self, programs: Iterable[Program], changed: Mapping[str, Any]):
+        return list(map(self.numbers, self.changed_results(programs, changed, self.context)))
 
     @cached_property
     def ignored_keys(self) -> dict[str, list[dict[str, GroupNumbers]]]:
@@ -123,19 +127,20 @@ class Case:
         """
         name = "rope_scaling" if self.stated.get("rope_scaling") else "rope_parameters"
         part = next((k for k, v in self.parts.items() if v is self.entry), None)
-        accepting = [one for one in self.analysis.accepted_by
-                     if name == "rope_scaling" or VERSION_4 not in one.traits]  # fmt: skip
-        rules = {one.name: one for one in choose_programs(None, self.configuration.form)}
+        accepting = {one.name for one in self.analysis.accepted_by
+                     if name == "rope_scaling" or VERSION_4 not in one.traits}  # fmt: skip
+        every = choose_programs(None, self.configuration.form)
+        programs = [one for one in every if one.name in accepting]
         keys = sorted(COMPUTED.intersection(stated_keys(self.entry))) if self.reference else ()
         result = dict[str, list[dict[str, GroupNumbers]]]()
+        numbers = self._changed_numbers(programs, {}) if keys else []
         for key in keys:
             without = {k: v for k, v in self.entry.items() if k != key}
             whole = without if part is None else {**self.scaling_entry, part: without}
             using, others = dict[str, GroupNumbers](), dict[str, GroupNumbers]()
             usual = None
-            for one in accepting:
-                now, then = (self.numbers(self.changed_result(rules[one.name], x, self.context))
-                             for x in ({}, {name: whole}))  # fmt: skip
+            changed = self._changed_numbers(programs, {name: whole})
+            for one, now, then in zip(programs, numbers, changed, strict=True):
                 if now is not None and then is not None and now.turns:
                     same = alike(now, then)
                     (others if same else using)[one.name] = now
@@ -434,7 +439,7 @@ CHECKS: tuple[Callable[[Case], Codes], ...] = (
 @cache
 def texts() -> Mapping[str, Any]:
     """Severity, text, remedy and threads of each finding, by its code."""
-    return tomllib.loads(files("jaxpe.plans").joinpath("findings.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("findings.toml").read_text("utf-8"))
 
 
 def findings(case: Case) -> tuple[Finding, ...]:

@@ -26,11 +26,7 @@ from jaxpe.plans.scaling import (
 
 LOST = 0.1  # radians; a frequency with a larger phase error counts as lost
 _LAST = 256  # positions at the end of the text, where phase errors are largest
-_DTYPES: dict[str, Any] = {
-    "float32": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-}
+_DTYPES: Any = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 _SAME = 1e-9
 _NUMBERS = {name for name, kind in PARAMETER_KINDS.items() if kind in (float, list[float])}
 # Fields that a plan takes from the numbers of a program.

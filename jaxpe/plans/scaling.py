@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 # An integer or float, or a JAX scalar where traced; `Any`, since this module does not import JAX.
 Length = Any
@@ -20,10 +19,10 @@ Scalar = Any
 Frequencies = Any  # float64 NumPy, or a JAX array if they depend on a traced number
 
 
-def inverse_frequencies(dim: int, *, base: Scalar = 10_000.0) -> Float[Any, " half"]:
-    """Frequencies of RoPE: ω_k = base^(−2k/dim), k = 0..dim/2 − 1, Eq. (2), in float64 NumPy.
+def inverse_frequencies(dim: int, *, base: Scalar = 10_000.0) -> Frequencies:
+    """Frequencies of RoPE: ω_k = base^(−2k/dim), k = 0..dim/2 − 1, Eq. (2).
 
-    A traced base gives a traced array.
+    Float64 NumPy of shape `[dim / 2]`; a traced base gives a traced array.
 
     >>> inverse_frequencies(4).tolist()
     [1.0, 0.01]

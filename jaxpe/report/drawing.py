@@ -4,9 +4,10 @@ import functools
 import io
 import itertools
 import math
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import jaxpe
 from jaxpe._core.errors import require
 from jaxpe.report.findings import Figure
 
@@ -68,7 +69,7 @@ def image(figure: Figure, *, format: FigureFormat = "svg", style: FigureStyle = 
 @functools.cache
 def _style(style: FigureStyle) -> dict[str, Any]:
     parameters = require("matplotlib", extra="report").rc_params_from_file
-    path = files("jaxpe.plot").joinpath("jaxpe.mplstyle")
+    path = Path(jaxpe.__file__).with_name("plot") / "jaxpe.mplstyle"
     shown = dict(parameters(str(path), use_default_template=False))
     return shown | (_PAPER if style == "paper" else {})
 

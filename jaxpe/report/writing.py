@@ -10,8 +10,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -236,6 +234,8 @@ def methods(page: Page, run: Sequence[str] = ()) -> str:
     >>> methods(Page("p", "", ""))
     'Results are of jaxpe [@jaxpe]. Computed with jaxpe ..., JAX ..., NumPy ...'
     """
+    from importlib.metadata import version  # slow, and for files alone
+
     ran = f"jaxpe {jaxpe.__version__}, JAX {version('jax')}, NumPy {version('numpy')}"
     return " ".join([page.methods, f"Computed with {ran}.", *run])
 
@@ -274,12 +274,14 @@ def _author_year(key: re.Match[str]) -> str:
 
 def _entries() -> dict[str, str]:
     """Lines of references.bib, one an entry, by key."""
-    entries = files("jaxpe.report").joinpath("references.bib").read_text("utf-8").splitlines()
+    entries = Path(__file__).with_name("references.bib").read_text("utf-8").splitlines()
     return {re.split(r"[{,]", entry)[1]: entry for entry in entries}
 
 
 def settings(page: Page) -> dict[str, str]:
     """Settings of a page, and the versions that made it."""
+    from importlib.metadata import version  # slow, and for files alone
+
     versions = {name: version(name) for name in ("jax", "numpy")}
     return {**page.settings, "jaxpe": jaxpe.__version__, **versions}
 

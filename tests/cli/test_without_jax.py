@@ -14,11 +14,11 @@ import jaxpe.plans
 from jaxpe.cli.main import _run
 for words in {commands}:
     _run(words)
-print("JAX is loaded:", "jax" in sys.modules)
+    print("imported:", {{"jax", "scipy", "flax"}} & set(sys.modules), "matplotlib" in sys.modules)
 """
 
 
-def test_rope_golden_and_batch_do_not_load_jax(tmp_path):
+def test_rope_golden_and_batch_import_nothing_slow(tmp_path):
     """So a setting that JAX would refuse is no matter to them."""
     config, batch = tmp_path / "config.json", tmp_path / "batch.npz"
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
@@ -32,12 +32,29 @@ def test_rope_golden_and_batch_do_not_load_jax(tmp_path):
     writer.close()
     commands = [
         ["rope", str(tmp_path / "model.gguf")],
-        ["rope", str(config), "--length", "4096", "--out", str(tmp_path / "page")],
         ["golden", str(config), "--out", str(tmp_path / "golden")],
         ["batch", str(batch)],
+        ["rope", str(config), "--length", "4096", "--out", str(tmp_path / "page")],
     ]
     words = [sys.executable, "-c", RUN.format(commands=commands)]
     environment = {**os.environ, "JAX_ENABLE_X64": "maybe"}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == "JAX is loaded: False"
+    imported = [line for line in done.stdout.splitlines() if line.startswith("imported:")]
+    assert imported == ["imported: set() False"] * 3 + ["imported: set() True"]
+
+
+HELPS = """
+import sys
+from jaxpe.cli.commands import options_class
+for name in ("rope", "golden", "batch", "report", "extrapolate", "inspect"):
+    options_class(name)
+    print(name, {"jax", "flax", "matplotlib"} & set(sys.modules), "numpy" in sys.modules)
+"""
+
+
+def test_a_help_imports_nothing_slow():
+    words = [sys.executable, "-c", HELPS]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[:2] == ["rope set() False", "golden set() False"]
+    assert all(" set() " in line for line in done.stdout.splitlines())

@@ -12,8 +12,8 @@ from jaxpe._core.errors import InputError
 from jaxpe.conformance import NotJudgedError, golden_vectors, write_golden
 from jaxpe.encodings import mrope, rope
 from jaxpe.plans import simple_plan
-from jaxpe.plans.families import _table
 from tests.plans.agreement import classes
+from tests.plans.conftest import family_table
 
 MEGABYTE = 1_000_000
 SCHEMA = importlib.resources.files("jaxpe.conformance").joinpath("golden.schema.json")
@@ -125,7 +125,7 @@ def test_command(command, write, tmp_path):
 
 def configurations():
     """Defaults of some judged types, and scaled classes."""
-    table = _table()
+    table = family_table()
     without = [name for names in table["without"].values() for name in names]
     names = [name for name in [*table["rotary"], *table["axial"], *without] if "." not in name]
     yield from ({"_class_name" if name[0].isupper() else "model_type": name} for name in names[::8])

@@ -1,12 +1,14 @@
 """What the tests of rotary configurations share."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
 
+import jaxpe.plans
 from jaxpe.plans import RopeOptions, explain_rope
 
 HERE = Path(__file__).parent
@@ -16,6 +18,10 @@ SGLANG, LLAMA_CPP = "SGLang 0.5.23", "llama.cpp"
 
 def read(name):
     return json.loads((HERE / f"{name}.json").read_text())
+
+
+def family_table():
+    return tomllib.loads(Path(jaxpe.plans.__file__).with_name("families.toml").read_text("utf-8"))
 
 
 def codes(found):

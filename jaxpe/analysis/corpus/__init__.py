@@ -33,4 +33,4 @@ __all__ = [
     "TopTokens", "Where", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))
+__getattr__, __dir__ = lazy_names(__name__, __all__, within=("options", "result", "job"))

@@ -6,11 +6,14 @@ from typing import Literal
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import Source, check_range, check_ranges, option
-from jaxpe.analysis.corpus.vectors import scored_entries
-from jaxpe.data.corpora.published import check_data_dir
-from jaxpe.geometry import EmptyPolicy
-from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
+from jaxpe._core.options import (
+    DEFAULT_SPLITS,
+    EmptyPolicy,
+    Source,
+    check_range,
+    check_ranges,
+    option,
+)
 
 DEFAULT_DIM = 64
 DEFAULT_EMPTY: EmptyPolicy = "drop"
@@ -58,6 +61,9 @@ class CorpusOptions(Source):
 
 def check_options(options: CorpusOptions) -> None:
     """Raise for options that cannot work, before any computation."""
+    from jaxpe.analysis.corpus.vectors import scored_entries  # late: a help needs no JAX
+    from jaxpe.data.corpora.published import check_data_dir
+
     check_numbers(options, length=options.length)
     scored_entries(options.encodings)
     if options.counts is None:

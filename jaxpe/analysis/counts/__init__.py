@@ -14,18 +14,7 @@ from jaxpe.analysis.counts.stored import (
 )
 
 __all__ = [
-    "Cells",
-    "CountHeader",
-    "CountOptions",
-    "CountSettings",
-    "CountedShard",
-    "StoredCounts",
-    "count",
-    "count_documents",
-    "is_counted",
-    "merge",
-    "read_counts",
-    "sum_cells",
-    "tokenizer_and_settings",
-    "write_counts",
+    "Cells", "CountHeader", "CountOptions", "CountSettings", "CountedShard", "StoredCounts",
+    "count", "count_documents", "is_counted", "merge", "read_counts", "sum_cells",
+    "tokenizer_and_settings", "write_counts",
 ]  # fmt: skip

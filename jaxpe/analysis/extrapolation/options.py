@@ -6,8 +6,6 @@ from typing import Literal
 
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.options import LARGEST_SEED, check_ranges, option
-from jaxpe.analysis.extrapolation.encodings import entry_of
-from jaxpe.data import SEQUENCE_TASKS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +51,9 @@ class ExtrapolationOptions:
     seed: int = option(0, least=0, most=LARGEST_SEED)
 
     def __post_init__(self) -> None:
+        from jaxpe.analysis.extrapolation.encodings import entry_of  # late: a help needs no JAX
+        from jaxpe.data import SEQUENCE_TASKS
+
         check_ranges(self)
         for task in self.tasks:
             if task not in SEQUENCE_TASKS:

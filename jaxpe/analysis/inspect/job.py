@@ -14,7 +14,7 @@ from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.inspect.attention_result import AttentionStage, HeadStage, SpectralStage
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.head_ablation import head_drops
-from jaxpe.analysis.inspect.logit_spectra import logit_spectra
+from jaxpe.analysis.inspect.head_spectra import logit_spectra
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import InspectOptions, Stage
 from jaxpe.analysis.inspect.position_ablation import ablate_positions

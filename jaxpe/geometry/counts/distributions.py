@@ -1,13 +1,14 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
+from jaxpe._core import options
 from jaxpe._core.arrays import ArrayLike, Scalar, checked_jit, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import (
@@ -21,7 +22,7 @@ from jaxpe.geometry.checks import (
 from jaxpe.geometry.counts.position_counts import PositionCounts
 
 # What a position without tokens becomes.
-EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
+EmptyPolicy = options.EmptyPolicy
 
 
 class PositionalDistributions(NamedTuple):

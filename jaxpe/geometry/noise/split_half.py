@@ -15,12 +15,11 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import checked_jit
+from jaxpe._core.options import DEFAULT_SPLITS
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import Distances, gram_from_squared, pair_mask, safe_sqrt
 from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count, half_products
-
-DEFAULT_SPLITS = 8
 
 
 class SplitHalfGeometry(NamedTuple):

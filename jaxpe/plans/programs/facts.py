@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jaxpe.plans.families import Family
@@ -11,7 +11,7 @@ from jaxpe.plans.families import Family
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return tomllib.loads(files("jaxpe.plans.programs").joinpath("programs.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
 
 
 def program_facts(program: str) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jaxpe.plans.configuration import Model
@@ -24,7 +24,7 @@ COMPUTED = {field for scaling in ROPE_TYPES.values() for field in scaling._field
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return tomllib.loads(files("jaxpe.plans.programs").joinpath("keys.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("keys.toml").read_text("utf-8"))
 
 
 def reading_programs(key: str, kind: str) -> list[str]:
