@@ -20,6 +20,7 @@ from jaxpe.analysis.corpus.documents import (
 )
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS, WIDEST, held_out_scores
 from jaxpe.analysis.corpus.noise import (
+    ObservedGeometry,
     defined_intervals,
     observed_geometry,
     position_numbers,
@@ -189,12 +190,7 @@ def _measure(
             progress=clock.progress,
         )
     with clock.stage("observed distances"):
-        empty = options.empty or DEFAULT_EMPTY
-        if empty == "error":  # raises where a position is empty, which jit cannot see
-            jaxpe.positional_distributions(counted.merged, empty="error")
-            empty = DEFAULT_EMPTY
-        shown = _of_all_words(counted) if empty == "uniform" else counted.merged
-        observed = observed_geometry(counted.merged, shown, geometry.present, empty=empty)
+        observed = _observed(counted, options, geometry.present)
     with clock.stage("halves of the documents"):
         nulls = counted.nulls[:DEFAULT_HALF_NULLS]
         halves = disjoint_position_geometries(
@@ -249,6 +245,20 @@ def _choice_of_empty(result: CorpusResult) -> tuple[Choice, ...]:
         return ()
     why = f"{empty:,} of {result.facts.length:,} positions have no token, and say nothing"
     return (Choice("empty positions", DEFAULT_EMPTY, why, "pass uniform or zero as `empty`"),)
+
+
+def _observed(counted: Counted, options: CorpusOptions, present: jax.Array) -> ObservedGeometry:
+    """Geometry of the observed frequencies.
+
+    Raises:
+        InputError: empty positions under the policy "error".
+    """
+    empty = options.empty or DEFAULT_EMPTY
+    if empty == "error":  # raises where a position is empty, which jit cannot see
+        jaxpe.positional_distributions(counted.merged, empty="error")
+        empty = DEFAULT_EMPTY
+    shown = _of_all_words(counted) if empty == "uniform" else counted.merged
+    return observed_geometry(counted.merged, shown, present, empty=empty)
 
 
 def _of_all_words(counted: Counted) -> PositionCounts:
