@@ -92,6 +92,6 @@ def contrast_geometry(
         return dot(a, b.T), in_a & in_b
 
     halves = random_halves(key, folds=fold_count(counts), splits=DEFAULT_SPLITS)
-    products, present = jax.lax.map(product, halves)
+    products, present = jax.lax.map(product, halves[0])
     mean = jnp.mean(products, axis=0)
     return geometry_from_products(0.5 * (mean + mean.T), jnp.all(present, axis=0))

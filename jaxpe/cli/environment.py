@@ -37,4 +37,4 @@ def set_environment(*, small_programs: bool) -> None:
     folder = cache_directory()
     if folder is not None and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

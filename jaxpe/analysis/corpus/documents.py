@@ -88,7 +88,7 @@ def count_documents(corpus: TokenCorpus, options: CorpusOptions, *, origin: int)
     counting: dict[str, Any] = {"vocab_size": compact.vocab_size, "mask": compact.mask}
     folding = {"groups": groups, "folds": DEFAULT_FOLDS, "ended": ended}
     tokens = token_lists(compact.ids, **counting, **folding)
-    _, rotating = null_keys(prng_keys(options.seed)[0])
+    rotating = prng_keys(options.seed).rotating
     merged = _counts(compact)
     return Counted(
         counts=tokens,
@@ -175,9 +175,25 @@ def _sizes(merged: PositionCounts, words: list[str]) -> dict[str, Any]:
     }
 
 
-def prng_keys(seed: int) -> jax.Array:
-    """PRNG keys of halvings and rotations, of random encodings, and of held-out halves."""
-    return jax.random.split(jax.random.key(np.uint32(seed)), 3)
+class Keys(NamedTuple):
+    """PRNG keys of halvings, of each rotated corpus, of encodings, and of held-out halves."""
+
+    halving: jax.Array
+    rotating: tuple[jax.Array, ...]
+    encodings: jax.Array
+    held_out: jax.Array
+
+
+def prng_keys(seed: int) -> Keys:
+    """Keys of a seed: a split in three, the first of which is that of `position_geometry`."""
+    return _prng_keys(np.uint32(seed))
+
+
+@jax.jit
+def _prng_keys(seed: jax.Array) -> Keys:
+    position, encodings, held_out = jax.random.split(jax.random.key(seed), 3)
+    halving, rotating = null_keys(position)
+    return Keys(halving, tuple(rotating), encodings, held_out)
 
 
 def read_documents(options: CorpusOptions, progress: Progress) -> tuple[TokenCorpus, int]:

@@ -24,6 +24,7 @@ from jaxpe.analysis.corpus.noise import (
     defined_intervals,
     observed_geometry,
     position_numbers,
+    stored_observed,
     stored_position,
 )
 from jaxpe.analysis.corpus.options import (
@@ -34,7 +35,6 @@ from jaxpe.analysis.corpus.options import (
 )
 from jaxpe.analysis.corpus.result import (
     CorpusResult,
-    Observed,
     TokenCount,
     TopTokens,
 )
@@ -50,7 +50,6 @@ from jaxpe.geometry import (
     position_geometry_from_counts,
 )
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
-from jaxpe.geometry.noise.position import null_keys
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -185,7 +184,7 @@ def _measure(
         geometry = position_geometry_from_counts(
             counts,
             counted.nulls,
-            key=null_keys(keys[0])[0],
+            key=keys.halving,
             splits=options.splits,
             progress=clock.progress,
         )
@@ -193,18 +192,17 @@ def _measure(
         observed = _observed(counted, options, geometry.present)
     with clock.stage("halves of the documents"):
         nulls = counted.nulls[:DEFAULT_HALF_NULLS]
-        halves = disjoint_position_geometries(
-            counts, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=clock.progress
-        )
+        sizes = {"splits": SPLITS, "halvings": HALVINGS, "progress": clock.progress}
+        halves = disjoint_position_geometries(counts, nulls, key=keys.held_out, **sizes)
         numbers = position_numbers(geometry, halves, observed.trace, dim=WIDEST)
     with clock.stage("where"):
         end_nulls = counted.end_nulls[:DEFAULT_HALF_NULLS]
         where = where_position_tells(
-            counts, nulls, end_nulls=end_nulls, key=keys[2], cut=counted.cut
+            counts, nulls, end_nulls=end_nulls, key=keys.held_out, cut=counted.cut
         )
     with clock.stage("encodings"):
         n, D = len(geometry.present), observed.distances
-        vectors = encoding_vectors(encodings, n=n, dim=options.dim, key=keys[1])
+        vectors = encoding_vectors(encodings, n=n, dim=options.dim, key=keys.encodings)
         scores = score_encodings(D, numbers.distances, observed.mds, vectors, dim=options.dim)
     geometry, numbers, observed = jax.device_get((geometry, numbers, observed))
     with clock.stage("encodings, held out"):
@@ -218,13 +216,7 @@ def _measure(
         options=options,
         choices=counted.choices,
         documents_per_position=tokens.sum(axis=1, dtype=np.int64),
-        observed=Observed(
-            rank=int(observed.mds.rank),
-            eigenvalues=observed.mds.eigenvalues,
-            present=observed.distances.present,
-            distances=observed.distances.values,
-            split_half_trace=float(numbers.split_half_trace),
-        ),
+        observed=stored_observed(observed, numbers),
         position=stored_position(geometry, numbers, observed.errors),
         intervals=intervals,
         encodings=scores,

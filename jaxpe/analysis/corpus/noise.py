@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe.analysis.corpus.result import Interval, Position
+from jaxpe.analysis.corpus.result import Interval, Observed, Position
 from jaxpe.analysis.corpus.where import half_distance, over_half_of_mean
 from jaxpe.geometry import (
     ClassicalMDS,
@@ -140,6 +140,17 @@ def position_numbers(
         shares=variance_shares(geometry, halves, observed),
         intervals=intervals,
         over_half=over_half_of_mean(intervals.by_offset.value, geometry, halves),
+    )
+
+
+def stored_observed(observed: ObservedGeometry, numbers: PositionNumbers) -> Observed:
+    """The geometry of the observed frequencies as a report stores it."""
+    return Observed(
+        rank=int(observed.mds.rank),
+        eigenvalues=np.asarray(observed.mds.eigenvalues),
+        present=np.asarray(observed.distances.present),
+        distances=np.asarray(observed.distances.values),
+        split_half_trace=float(numbers.split_half_trace),
     )
 
 

@@ -1,7 +1,7 @@
 """Vectors of the encodings in a report, which do not depend on the corpus."""
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -46,23 +46,21 @@ def scored_entries(
 
     Raises `InputError` for an unknown name, or an encoding without such vectors.
     """
-    standard = [e for e in jaxpe.catalogue() if _is_scored(e) and not e.variant_of]
+    standard = [e for e in jaxpe.catalogue() if _is_described(e) and not e.variant_of]
     further = map(jaxpe.encodings.resolve, dict.fromkeys(names))
-    entries = [*standard, *(entry for entry in further if entry not in standard)]
-    for entry in entries:
-        if not _is_scored(entry):
+    own = [entry for entry in further if entry not in standard]
+    for entry in own:
+        # A module of one's own may describe vectors, as by "–", that its encoding lacks.
+        if not (_is_described(entry) and entry.first_layer(_sizes_of(8, 8)).defines("vectors")):
             raise InputError(
                 f"`encodings`: {entry.name} has no position vectors for text that owe nothing to a "
                 "corpus, and cannot be scored: pass another"
             )
-    return entries
+    return [*standard, *own]
 
 
-@cache  # to build all encodings takes as long as the rest of a small report
-def _is_scored(entry: jaxpe.encodings.CatalogueEntry) -> bool:
-    described = bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
-    # A module of one's own may describe vectors, as by "–", that its encoding lacks.
-    return described and entry.first_layer(_sizes_of(8, 8)).defines("vectors")
+def _is_described(entry: jaxpe.encodings.CatalogueEntry) -> bool:
+    return bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
 
 
 def columns(P: ArrayLike, width: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, namespace
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
@@ -105,7 +105,7 @@ def _quarter_products(
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
     parts = _random_quarters(key, folds=folds, splits=splits, halvings=halvings)
-    products, present = half_products(counts, parts.reshape(2 * splits, halvings, folds))
+    products, present = half_products(counts, parts)
     products, present = (x.reshape(splits, 2, *x.shape[1:]) for x in (products, present))
     return products, present & present[:, ::-1]
 
@@ -145,30 +145,35 @@ def disjoint_position_geometries(
     check_size("the number of nulls", len(nulls), least=2)
     sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
-    return _position_halves([_quarter_products(each, key=key, **sizes) for each in corpora])
+    products = [_quarter_products(each, key=key, **sizes) for each in corpora]
+    xp = namespace(*jax.tree.leaves(products))
+    return _position_halves(*(xp.stack(each) for each in zip(*products, strict=True)))
 
 
 @jax.jit
 def _position_halves(
-    products: Sequence[tuple[Float[Array, "splits 2 n n"], Bool[Array, "splits 2 n"]]],
+    products: Float[Array, "corpora splits 2 n n"], present: Bool[Array, "corpora splits 2 n"]
 ) -> PositionHalves:
     """Geometries of halves less the mean of rotated halves, from products of their quarters."""
-    halves, *nulls = (_geometries(*each) for each in products)
-    mean = sum(null.squared_distances for null in nulls) / len(nulls)
+    corpora = jax.lax.map(lambda each: _geometries(*each), (products, present))
+    halves = jax.tree.map(lambda x: x[0], corpora)
+    mean = jnp.mean(corpora.squared_distances[1:], axis=0)
     position = _map_halves(lambda half: without_composition(*half), (halves, mean))
-    statistics = [
-        _map_halves(lambda half: position_statistics(half.squared_distances, half.present), each)
-        for each in (halves, *nulls)
-    ]
-    null = jax.tree.map(lambda *each: jnp.stack(each), *statistics[1:])
-    return PositionHalves(position, statistics[0], null)
+
+    def statistics(geometries: SplitHalfGeometry) -> PositionStatistics:
+        of_half = lambda half: position_statistics(half.squared_distances, half.present)  # noqa: E731
+        return _map_halves(of_half, geometries)
+
+    every = jax.lax.map(statistics, corpora)
+    documents, null = (jax.tree.map(lambda x, at=at: x[at], every) for at in (0, slice(1, None)))
+    return PositionHalves(position, documents, null)
 
 
 @partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
 def _random_quarters(
     key: Array, *, folds: int, splits: int, halvings: int
-) -> Int[Array, "splits 2 halvings folds"]:
-    """The quarter of each fold in each half, 0 or 1; 2 for the folds of the other half."""
+) -> Int[Array, "halves halvings folds"]:
+    """The quarter of each fold in each half of a split, 0 or 1; 2 for folds of the other half."""
     half = folds // 2
 
     def quarters(key: Array, order: Array) -> Array:
@@ -185,7 +190,7 @@ def _random_quarters(
     orders = fold_orders(first, folds=folds, splits=splits)
     quarter = jax.lax.map(split, (orders, jax.random.split(rest, splits)))[:, None]
     own = quarter // 2 == jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
-    return jnp.where(own, quarter % 2, 2).astype(jnp.int32)
+    return jnp.where(own, quarter % 2, 2).astype(jnp.int32).reshape(2 * splits, halvings, folds)
 
 
 @partial(jax.jit, static_argnames=("folds", "splits"))

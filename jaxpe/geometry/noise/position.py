@@ -129,7 +129,7 @@ def position_geometry(
         return position_geometry_from_counts(
             *corpora, key=halving, splits=splits, progress=progress
         )
-    parts = random_halves(halving, folds=folds, splits=splits)[None]
+    parts = random_halves(halving, folds=folds, splits=splits)
 
     def counted(ids: ArrayLike) -> PositionCounts:
         return count_tokens(ids, vocab_size=vocab_size, folds=folds, **documents)
@@ -173,7 +173,7 @@ def position_geometry_from_counts(
     folds = fold_count(counts)
     check_size("the number of nulls", len(nulls), least=2)  # to see how they vary
     check_size("splits", splits, each=folds)
-    parts = random_halves(key, folds=folds, splits=splits)[None]
+    parts = random_halves(key, folds=folds, splits=splits)
 
     def products(number: int, null: FoldedCounts) -> tuple[ArrayLike, ArrayLike]:
         if fold_count(null) != folds:

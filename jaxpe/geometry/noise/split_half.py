@@ -99,7 +99,7 @@ def split_half_geometry(
     """
     folds = fold_count(counts)
     check_size("splits", splits, each=folds)
-    products, present = half_products(counts, random_halves(key, folds=folds, splits=splits)[None])
+    products, present = half_products(counts, random_halves(key, folds=folds, splits=splits))
     return geometry_from_products(products[0], present[0])
 
 
@@ -141,10 +141,10 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
 
 
 @partial(jax.jit, static_argnames=("folds", "splits"))
-def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
-    """Random halves of the folds, 0 and 1."""
+def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "1 splits folds"]:
+    """Random halves of the folds, 0 and 1, of one sample."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
-    return (order < folds // 2).astype(jnp.int32)
+    return (order < folds // 2).astype(jnp.int32)[None]
 
 
 @jax.jit
