@@ -107,9 +107,10 @@ class TokenLists(NamedTuple):
         """The occupied cells, with their counts in each fold."""
         folds, n = self.per_position.shape
         cell, at = np.unique(self.word.astype(np.int64) * n + self.position, return_inverse=True)
-        counts = np.bincount(at * folds + self.fold, self.count, minlength=len(cell) * folds)
-        word, position = np.divmod(cell, n)
-        return Cells(word, position, counts.reshape(-1, folds).astype(np.float32))
+        counts = np.zeros((len(cell), folds), np.float32)
+        np.add.at(counts, (at, self.fold), self.count)
+        word, position = (x.astype(np.int32) for x in np.divmod(cell, n))
+        return Cells(word, position, counts)
 
 
 class Rotations(Sequence[TokenLists]):
@@ -129,9 +130,8 @@ class Rotations(Sequence[TokenLists]):
         self._number = moves.sum(axis=1, dtype=np.int32)
         self._columns = np.nonzero(moves)[1].astype(np.int32)
         rank = (np.cumsum(moves, axis=1, dtype=np.int32) - 1)[lists.document, lists.position]
-        self._moved = np.flatnonzero(moves[lists.document, lists.position])
-        self._document, self._rank = lists.document[self._moved], rank[self._moved]
-        self._first = (np.cumsum(self._number, dtype=np.int32) - self._number)[self._document]
+        self._moved = np.flatnonzero(moves[lists.document, lists.position]).astype(np.int32)
+        self._rank = rank[self._moved]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -139,13 +139,13 @@ class Rotations(Sequence[TokenLists]):
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return [self[i] for i in range(len(self))[at]]
+        document, first = self._lists.document[self._moved], np.cumsum(self._number) - self._number
         share = rotation_shares(self._keys[at], self._labels)
         offset = np.floor(share * self._number.astype(share.dtype)).astype(np.int32)
-        turned = self._rank + offset[self._document]
-        number = self._number[self._document]
+        turned, number = self._rank + offset[document], self._number[document]
         turned -= number * (turned >= number)
         position = self._lists.position.copy()
-        position[self._moved] = self._columns[self._first + turned]
+        position[self._moved] = self._columns[first[document] + turned]
         return self._lists._replace(position=position)
 
 
