@@ -28,7 +28,6 @@ TOOLS = {
     "planted_batches",
     "position_alternatives",
     "position_corpora",
-    "report",
     "right",
     "task_measures",
     "task_models",

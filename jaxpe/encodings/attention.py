@@ -69,7 +69,7 @@ def attend(
         implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
             blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias, and an
             n × n mask unless it is an `AttentionMask` of causality alone. By default "dense" up to
-            256 × 256 pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 for an
+            512 × 512 pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 for an
             encoding that needs whole rows.
         block_size: queries and keys of a block; only time and memory depend on it. When None an
             eighth of the keys, from 128 to 512; on CPUs without arrays of pairs half, to 1024.

@@ -30,9 +30,10 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention, reads_pairs
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
-# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
-# blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
-SMALL, LARGE = 256 * 256, 8192 * 8192
+# Pairs of a query and a key in one row and head. Up to the first they are stored: a training step
+# of 8 × 512 tokens takes 1.2 s with 4 heads, and 3.5 s in blocks, row by row (BERT-mini, 2 cores).
+# Up to the second, "dense" stands in for blocks that an encoding does not have.
+SMALL, LARGE = 512 * 512, 8192 * 8192
 FEW = 16  # queries, whose weights are linear memory: a cache is read by one
 
 

@@ -59,7 +59,7 @@ def test_tokens_are_what_the_first_attention_reads(choices):
 
 
 def test_long_rows_have_shifts_and_forward_derivatives():
-    """Attention of models is in blocks beyond 256 tokens; these functions need all pairs."""
+    """Attention of models is in blocks beyond 512 tokens; these functions need all pairs."""
     n = 260
     of = functions(classifier(jaxpe.sinusoidal(dim=DIM)), length=n)
     ids = np.arange(n, dtype=np.int32) % VOCAB

@@ -1,4 +1,4 @@
-"""Linearised decoders beyond 256 positions, where attention is computed in blocks."""
+"""Linearised decoders beyond 512 positions, where attention is computed in blocks."""
 
 import functools
 
@@ -12,7 +12,7 @@ import jaxpe
 from jaxpe import nn
 from jaxpe.ntk import linearize
 
-LENGTH, VOCAB, DIM, HEADS = 300, 11, 8, 2
+LENGTH, VOCAB, DIM, HEADS = 520, 11, 8, 2
 SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=DIM // HEADS, length=LENGTH)
 IDS = np.random.default_rng(0).integers(0, VOCAB, (1, LENGTH))
 
