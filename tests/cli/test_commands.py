@@ -1,6 +1,7 @@
 """Every command as a person types it: its help, its example, what it refuses, how it ends."""
 
 import importlib
+import inspect
 import io
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
 from jaxpe.cli import main
 from jaxpe.cli.commands import COMMANDS, load, options_class
 from jaxpe.cli.environment import set_environment
@@ -269,3 +271,8 @@ def test_what_is_not_judged_is_said_once_with_exit_3(command, tmp_path):
     code, out, err = command("rope", tmp_path / "config.json")
     assert (code, err) == (3, "")
     assert out.count("'nobody_knows' is not known") == 1
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.job])
+def test_a_job_is_called_with_options_and_progress(name):
+    inspect.signature(load(COMMANDS[name].job)).bind(object(), progress=SILENT)

@@ -55,7 +55,7 @@ def test_implementations_are_chosen_by_size():
         jax.eval_shape(attend, *(jax.ShapeDtypeStruct((n, 1, 1), "float32") for n in (n_q, n_k)))
         return names[0]
 
-    assert [chosen(256, 256), chosen(257, 256)] == ["dense", "blocks"]
+    assert [chosen(512, 512), chosen(513, 512)] == ["dense", "blocks"]
     assert [chosen(16, 10**5), chosen(17, 10**5)] == ["dense", "blocks"]
     assert chosen(8192, 8192, row_wise) == "dense"
     with pytest.raises(ValueError, match="implementation='dense'"):

@@ -174,14 +174,14 @@ def test_parameters_are_about_as_many_as_are_made():
 
 
 def test_memory_of_each_need_to_the_byte():
-    """In float32; rows have 1/4 of the length, and a softmax of 256² weights and more is summed."""
+    """In float32; rows have 1/4 of the length, and a softmax of 512² weights and more is summed."""
     config = TrainConfig(model=ModelConfig(dim=8, layers=2, heads=2), length=32, batch_size=6)
     # Block: queries, keys, values and outputs 8 × 8, hidden layer 8 × 32 and back.
     count = 100 * 8 + 2 * (4 * 64 + 2 * 8 * 32)
     assert parameters(config, 100) == count
     assert activations(config) == 6 * 2 * 8 * (8 + 2 * 8)
-    longer = [dataclasses.replace(config, length=n) for n in (1024, 1028)]
-    assert [activations(one) for one in longer] == [12 * 256 * (8 + 2 * 256), 12 * 257 * (8 + 2)]
+    longer = [dataclasses.replace(config, length=n) for n in (2048, 2052)]
+    assert [activations(one) for one in longer] == [12 * 512 * (8 + 2 * 512), 12 * 513 * (8 + 2)]
     assert activations(dataclasses.replace(config, accumulate=3)) * 3 == activations(config)
     geometry = 16 * 32 * 100 + 2 * 32**2
     averaged = dataclasses.replace(config, average=0.9, probe_at=(), batch_size=1)
