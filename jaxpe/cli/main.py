@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import jaxpe
 from jaxpe._core.errors import (
@@ -81,7 +83,7 @@ def _run(words: list[str]) -> None:
     require("rich", extra="report")
     if command.jax and not {"-h", "--help"}.intersection(words):
         _import_jax()
-    kind = options_class(name)
+    kind = _importing(options_class, name)
     try:
         options = parse(kind, words, example=command.example)
         load(command.run or "jaxpe.cli.pages:run_to_page")(options, words)
@@ -100,7 +102,7 @@ def _help() -> str:
 
 
 def _import_jax() -> None:
-    """Import JAX, which then checks its environment variables, and silence what is no error."""
+    """Import JAX, and silence what is no error."""
     import logging  # slow to import
     import warnings
 
@@ -108,8 +110,13 @@ def _import_jax() -> None:
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
     # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _importing(importlib.import_module, "jax")
+
+
+def _importing(load: Callable[[str], Any], name: str) -> Any:
+    """Result of `load(name)`, which may import JAX; that checks its environment variables."""
     try:
-        importlib.import_module("jax")
+        return load(name)
     except ValueError as error:
         settings = ", ".join(sorted(name for name in os.environ if name.startswith("JAX_")))
         raise InputError(f"{error}; correct or unset it (variables set: {settings})") from error

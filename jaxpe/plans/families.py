@@ -1,6 +1,5 @@
 """Rules by model type, from `families.toml`: rotating layers, fields and defaults."""
 
-import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +24,7 @@ class Family(SimpleNamespace):
 
     def __init__(self, model_type: str, **rules: Any):
         empty = dict.fromkeys(("base_4", "entry", "fraction", "turning"))
-        super().__init__(**{"model_type": model_type, **empty, **_table("plain"), **rules})
+        super().__init__(**{"model_type": model_type, **empty, **_table()["plain"], **rules})
 
     def _replace(self, **rules: Any) -> "Family":
         """These rules with some replaced, as `NamedTuple._replace` does."""
@@ -33,18 +32,8 @@ class Family(SimpleNamespace):
 
 
 @cache
-def _texts() -> Mapping[str, str]:
-    """Text of each table of `families.toml`, by heading: parsing all takes longer than a plan."""
-    text = Path(__file__).with_name("families.toml").read_text("utf-8")
-    top, *rest = re.split(r"^\[(.+)\]$", text, flags=re.MULTILINE)
-    headings = (heading.replace('"', "") for heading in rest[::2])
-    return {"": top, **dict(zip(headings, rest[1::2], strict=True))}
-
-
-@cache
-def _table(heading: str) -> Mapping[str, Any]:
-    """A table of `families.toml`; empty without one of that heading."""
-    return tomllib.loads(_texts().get(heading, ""))
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
 
 
 def find_family(model_type: str) -> Family | None:
@@ -53,11 +42,11 @@ def find_family(model_type: str) -> Family | None:
     >>> find_family("gpt_oss").base, find_family("vit").kind, find_family("of my own")
     (150000, 'table', None)
     """
+    table = _table()
     for kind in ("rotary", "axial", "switched"):
-        if (heading := f"{kind}.{model_type}") in _texts():
-            return Family(model_type, **{"kind": kind, **_table(heading)})
-    without = _table("without").items()
-    kind = next((kind for kind, types in without if model_type in types), None)
+        if model_type in table[kind]:
+            return Family(model_type, **{"kind": kind, **table[kind][model_type]})
+    kind = next((kind for kind, types in table["without"].items() if model_type in types), None)
     return None if kind in (None, "undecided") else Family(model_type, kind=kind)
 
 
@@ -67,18 +56,19 @@ def has_own_layers(model_type: str) -> bool:
     >>> has_own_layers("dpt"), has_own_layers("clip")
     (True, False)
     """
-    sized = "hidden_size" in _table(f"rotary.{model_type}").get("defaults", ())
-    return sized or any(model_type in types for types in _table("without").values())
+    table = _table()
+    sized = "hidden_size" in table["rotary"].get(model_type, {}).get("defaults", ())
+    return sized or any(model_type in types for types in table["without"].values())
 
 
 def field_names(what: str) -> list[str]:
     """Names of fields, or patterns of names, of one meaning: a key of `[fields]`."""
-    return _table("fields")[what]
+    return _table()["fields"][what]
 
 
 def part_types(model_type: str) -> Mapping[str, str]:
     """Model types of the parts of a composite configuration, by field."""
-    return _table("composite").get(model_type, {})
+    return _table()["composite"].get(model_type, {})
 
 
 def filled_part(model_type: str, name: str, fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -89,17 +79,17 @@ def filled_part(model_type: str, name: str, fields: Mapping[str, Any] | None) ->
     >>> filled_part("mistral3", "text_config", {"head_dim": 64})
     {'head_dim': 64}
     """
-    fill = _table("fills").get(model_type, {}).get(name, {})
-    filled = fields is None or model_type in _table("")["filled_always"]
+    fill = _table()["fills"].get(model_type, {}).get(name, {})
+    filled = fields is None or model_type in _table()["filled_always"]
     return {**fill, **(fields or {})} if filled else fields
 
 
 def thread_names(model_type: str) -> tuple[str, ...]:
     """Threads in which users reported faults of programs with a model type."""
-    return tuple(_table("threads").get(model_type, ()))
+    return tuple(_table().get("threads", {}).get(model_type, ()))
 
 
 def vendor_value(model_type: str, context: int) -> Mapping[str, Any]:
     """Scaling that the vendor documents for a model type and its configured length; else empty."""
-    values = _table("vendors").get(model_type, ())
+    values = _table().get("vendors", {}).get(model_type, ())
     return next((one for one in values if one["context"] == context), {})

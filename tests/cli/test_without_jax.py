@@ -58,3 +58,11 @@ def test_a_help_imports_nothing_slow():
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[:2] == ["rope set() False", "golden set() False"]
     assert all(" set() " in line for line in done.stdout.splitlines())
+
+
+def test_a_setting_that_jax_refuses_is_one_line_of_a_help_that_imports_it():
+    words = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train", "--help"]
+    environment = {**os.environ, "JAX_ENABLE_X64": "maybe"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "JAX_ENABLE_X64" in done.stderr

@@ -11,7 +11,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import to_json
 from jaxpe.conformance.reference import plan_rotation
 from jaxpe.plans import read_config
-from jaxpe.plans.families import _table, _texts, find_family
+from jaxpe.plans.families import find_family
 from jaxpe.plans.programs.facts import program_facts
 from tests.plans.conftest import family_table
 
@@ -84,15 +84,6 @@ def test_every_type_has_one_row_which_is_measured():
     rows = [*table["rotary"].values(), *table["axial"].values(), *architectures]
     rows += [row["listed"] for row in rows if "listed" in row]
     assert {key for row in rows for key in row} <= {*vars(find_family("llama"))} - {"model_type"}
-
-
-def test_each_table_is_read_by_itself():
-    parts = {heading: _table(heading) for heading in _texts()}
-    whole = parts.pop("")
-    for heading, part in parts.items():
-        kind, _, name = heading.partition(".")
-        whole |= {kind: whole.get(kind, {}) | {name: part} if name else part}
-    assert whole == family_table()
 
 
 QWEN = {  # as the released 7B has it

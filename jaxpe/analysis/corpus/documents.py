@@ -185,7 +185,7 @@ class Keys(NamedTuple):
 
 
 def prng_keys(seed: int) -> Keys:
-    """Keys of a seed: a split in three, the first of which is that of `position_geometry`."""
+    """Keys of a seed, split in three; `position_geometry` takes the first."""
     return _prng_keys(np.uint32(seed))
 
 

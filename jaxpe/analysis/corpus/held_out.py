@@ -76,10 +76,10 @@ class _Statistics(NamedTuple):
         own: MDS of the other half, by width.
         fixed: fixed encodings.
         order: mean of those that compete, rounded; infinite for others.
-        worse: stress of fixed encodings less that of the best one.
-        gain: stress of the best one less that of MDS at the fitted width.
+        worse: differences of stress, of each fixed encoding to the best one.
+        gain: difference of stress, of the best one to MDS at the fitted width.
         by_number, one_number: one number for each position, by parameters and at the best ones.
-        equal, over_equal: distances that are all equal, and their stress less that of the best one.
+        equal, over_equal: distances that are all equal, and their difference to the best one.
     """
 
     own: HeldOut

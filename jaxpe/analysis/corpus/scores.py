@@ -24,7 +24,7 @@ def score_encodings(
     """Scores of classical MDS and of encodings.
 
     Args:
-        D, position, mds: observed distances, those of position, and MDS of full width.
+        D, position, mds: distances observed and of position alone, and MDS of full width.
         encodings: position vectors of encodings.
         dim: width of the report.
     """
