@@ -10,7 +10,7 @@ WORKERS ?= 2
 TESTS ?=
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: report results test test-hardening test-experiments lint types docs unit notebooks \
+.PHONY: report results test test-all test-hardening test-experiments lint types docs unit notebooks \
   distributed-test test-minimum rope-goldens clean
 
 # Tests compile much of the same, in several processes and from one run to the next, also in a new
@@ -42,12 +42,15 @@ report: $(VENV)/.installed-report
 results: $(VENV)/.installed-test
 	$(BIN)/python -m experiments.claims
 
-# The site and the notebooks, one process, are made beside the tests, and shown after them.
-BESIDE := $(VENV)/beside.log
+# What a newcomer runs, and after a change: a few minutes.
 test: $(VENV)/.installed-test
 	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types $(VENV)/.collected
-	$(MAKE) docs notebooks WORKERS=1 > $(BESIDE) 2>&1 & beside=$$!; \
-	$(MAKE) unit; tests=$$?; wait $$beside; others=$$?; cat $(BESIDE); exit $$((tests + others))
+	$(MAKE) unit
+
+# All that must pass before a change lands. The site and the notebooks have one process each.
+test-all: test
+	$(MAKE) --jobs=$(WORKERS) --output-sync=target docs notebooks WORKERS=1
+	$(MAKE) test-hardening test-experiments
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
