@@ -79,8 +79,8 @@ def _run(words: list[str]) -> None:
         for module in _MODULES[extra]:
             check_installed(module, extra=extra)
     set_environment(small_programs=command.small_programs)
-    require("tyro", extra="report")
-    require("rich", extra="report")
+    require("tyro", extra="cli")
+    require("rich", extra="cli")
     if command.jax and not {"-h", "--help"}.intersection(words):
         _import_jax()
     kind = _importing(options_class, name)

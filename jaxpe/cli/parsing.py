@@ -29,7 +29,7 @@ def parse(
         example: example of the help.
         default: options whose values are the defaults.
     """
-    tyro = require("tyro", extra="report")
+    tyro = require("tyro", extra="cli")
     about = (kind.__doc__ or "").partition("\n    Attributes:")[0].strip()
     about = re.sub(r"\n *", "\n", about) + f"\n\nExample: {example}" * bool(example)
     defaults = {} if default is None else {"default": default}

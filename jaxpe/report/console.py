@@ -23,8 +23,8 @@ def show(page: Page, *, tables: int = 3) -> None:
 
     >>> show(page(result))  # doctest: +SKIP
     """
-    text = require("rich.text", extra="report").Text
-    console = require("rich.console", extra="report").Console()
+    text = require("rich.text", extra="cli").Text
+    console = require("rich.console", extra="cli").Console()
     opened = [section for section in page.sections if not section.folded]
     findings = [*page.lead, *(each for section in opened for each in section.findings)]
     console.print(text(f"{visible(page.title, limit=200)}\n{visible(page.about, limit=400)}"))
@@ -60,9 +60,9 @@ def rich_table(table: Table) -> "rich.table.Table":
     >>> rich_table(Table("Sizes", ["corpus", "tokens"], [("a", "12")])).row_count
     1
     """
-    text: Any = require("rich.text", extra="report").Text
-    box = require("rich.box", extra="report").SIMPLE_HEAD
-    make = require("rich.table", extra="report").Table
+    text: Any = require("rich.text", extra="cli").Text
+    box = require("rich.box", extra="cli").SIMPLE_HEAD
+    make = require("rich.table", extra="cli").Table
     table = used_columns(table)
     shown = make(title=text(table.title) if table.title else None, box=box, padding=(0, 1, 0, 0))
     texts = text_columns(table) | {0}
