@@ -24,7 +24,6 @@ TOOLS = {
     "lipschitz",
     "log_position_corpora",
     "mutants",
-    "ntk",
     "planted_batches",
     "position_alternatives",
     "position_corpora",
