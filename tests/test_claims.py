@@ -24,7 +24,6 @@ TOOLS = {
     "lipschitz",
     "log_position_corpora",
     "mutants",
-    "ntk",
     "planted_batches",
     "position_alternatives",
     "position_corpora",
@@ -305,7 +304,8 @@ def test_the_report_in_the_readme_is_that_of_the_file():
 # A key of a results file is a literal of its script, of experiments that this imports or, where it
 # passes on what jaxpe returns, of jaxpe. A key of several words is made of such ones.
 
-NAMES = {  # keys below which others are names that data and packages have
+NAMES = {  # keys below which others are names that data and packages have, or stages of a job
+    "benchmark_report": {"jaxpe", "scipy"},
     "batch_checks": {"right"},
     "inspect_types": {"rows", "failed"},
     "inspected_models": {"models", "details"},

@@ -4,12 +4,13 @@
 
 An MLP of three layers of 512, a convolutional network and a transformer block, with ten outputs,
 traced, in float32: the same parameters and inputs on both sides (`tools/parity/ntk_networks.py`),
-of 4, 16 and 64 examples. The peer is the fastest of neural-tangents' implementations that run,
-under a Python that has it (`--peer`; this one by default, "none" for none). Its structured
-derivatives (3) run with neural-tangents 0.6.5 and JAX 0.4.25, and no longer with JAX 0.4.30. Each
-contestant is a process of its own, and has glibc keep freed memory. Memory is how far the peak
-resident set of the first run, once compiled, is above what was resident before, in a fresh process
-that has glibc as it is (Linux only).
+of 4, 16 and 64 examples. The transformer has 2, 4 and 8, since structured derivatives of 16 take
+17 GB. --save keeps the networks that --only leaves out. The peer is the fastest of neural-tangents'
+implementations that run, under a Python that has it (`--peer`; this one by default, "none" for
+none). Its structured derivatives (3) run with neural-tangents 0.6.5 and JAX 0.4.25, and no longer
+with JAX 0.4.30. Each contestant is a process of its own, and has glibc keep freed memory. Memory is
+how far the peak resident set of the first run, once compiled, is above what was resident before, in
+a fresh process that has glibc as it is (Linux only).
 """
 
 import json
@@ -28,14 +29,15 @@ from experiments.benchmarks import _contest as contest
 sys.path.insert(0, str(contest.ROOT / "tools" / "parity"))
 
 
-# A network of `ntk_networks.py`, and its sizes.
 Problem = tuple[str, dict[str, int]]
-PROBLEMS: list[Problem] = [
-    ("mlp", {"inputs": 784, "width": 512, "outputs": 10}),
-    ("cnn", {"side": 16, "channels": 32, "outputs": 10}),
-    ("transformer", {"vocab": 1000, "length": 32, "width": 64, "heads": 4, "outputs": 10}),
-]
-BATCHES, QUICK = (4, 16, 64), (2, 8)
+# Sizes and batches of each network of `ntk_networks.py`.
+NETWORKS: dict[str, tuple[dict[str, int], tuple[int, ...]]] = {
+    "mlp": ({"inputs": 784, "width": 512, "outputs": 10}, (4, 16, 64)),
+    "cnn": ({"side": 16, "channels": 32, "outputs": 10}, (4, 16, 64)),
+    "transformer": (
+        {"vocab": 1000, "length": 32, "width": 64, "heads": 4, "outputs": 10}, (2, 4, 8),
+    ),
+}  # fmt: skip
 OURS = "jaxpe"
 PEERS = tuple(f"neural-tangents {number}" for number in (1, 2, 3))
 
@@ -114,18 +116,19 @@ def their_kernel(f: Callable, implementation: int) -> Callable:
 
 
 def main() -> None:
-    more = {"peer": sys.executable, "child": None, "problem": None}
+    more = {"peer": sys.executable, "child": None, "problem": None, "only": tuple(NETWORKS)}
     options = contest.options_of(__doc__, rounds=15, **more)
     if options.child:
         child(options.child, json.loads(options.problem))
         return
-    result: dict[str, Any] = {"machine": contest.machine(), "rounds": options.rounds}
-    result["networks"] = {}
-    for problem in PROBLEMS:
-        sizes = QUICK if options.quick else BATCHES
-        rows = [compare(problem, batch, options.peer, options.rounds) for batch in sizes]
-        result["networks"][problem[0]] = rows
-        print(problem[0], json.dumps(rows), flush=True)
+    networks = contest.earlier("ntk", options).get("networks", {})
+    for name in options.only:
+        sizes, batches = NETWORKS[name]
+        chosen = batches[:2] if options.quick else batches
+        rows = [compare((name, sizes), batch, options.peer, options.rounds) for batch in chosen]
+        networks[name] = rows
+        print(name, json.dumps(rows), flush=True)
+    result = {"machine": contest.machine(), "rounds": options.rounds, "networks": networks}
     contest.finish("ntk", options, result)
 
 

@@ -9,8 +9,9 @@ Parts, of which --save keeps those that were not run:
 - `against`: the command of this checkout and of another (`git worktree add DIR COMMIT`), on the
   standard library, in turns. It runs where DIR is given.
 - `stages`: `analyse_tokens` against a script of the same main numbers (`_scipy_report.py`), on
-  IMDB as WordPiece, cut to 128 tokens; then with a fourth and a sixteenth of the documents, of the
-  tokens of each, and of the vocabulary, whose other words become one. Programs are compiled before.
+  8,192 documents of IMDB as WordPiece, cut to 128 tokens; then with a fourth and a sixteenth of
+  the documents, of the tokens of each, and of the vocabulary, whose other words become one.
+  Programs are compiled before.
 
 Needs JAXPE_DATA_DIR. Clocks are of a machine that other work may share; CPU seconds depend less on
 it.
@@ -36,7 +37,7 @@ from jaxpe.analysis.corpus.documents import compacted
 from jaxpe.data import TokenCorpus, load_tokens
 
 FRACTIONS = (16, 4, 1)
-LENGTH, LEAST_RUNS = 128, 5
+LENGTH, DOCUMENTS, LEAST_RUNS = 128, 8_192, 5
 KINDS = ("clock", "cpu")
 AXES = {"documents": 0, "length": 1, "vocabulary": 2}
 VOCABULARY = Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "bert-base-uncased" / "vocab.txt"
@@ -72,7 +73,7 @@ class Stages:
 def stages(options: Any) -> Found:
     """Seconds of both at each size, and how they grow; numbers of both at the full size."""
     length = 32 if options.quick else LENGTH
-    limit = 2_000 if options.quick else None
+    limit = 2_048 if options.quick else DOCUMENTS
     whole = load_tokens("imdb", tokenizer=VOCABULARY, length=length, limit=limit)
     corpora = {
         "documents": {of: whole.chosen(np.arange(len(whole.ids)) % of == 0) for of in FRACTIONS},

@@ -23,7 +23,6 @@ COMMANDS = {
     "encodings": "encodings",
     "count": "count stdlib --out {out}",
     "audit": "audit stdlib --out {out}",
-    "spectral": "spectral stdlib --examples 64 --out {out}",
     "extrapolate": "extrapolate --steps 200 --seeds 3 --out {out}",
     "train": "train stdlib --steps 30 --out {out}",
 }

@@ -69,8 +69,9 @@ def empirical_ntk(
             share a kernel. Outputs `[n]` have no axis -1: pass () for a kernel `[n1, n2]`.
         diagonal_axes: axes of the output of which only the diagonal is computed.
         block_size: examples in a block, which are then differentiated all at once, as suits
-            accelerators. When None, two blocks of Jacobians take at most 1 GiB, and examples are
-            differentiated one at a time.
+            accelerators, and convolutions on a CPU: 16 examples take 0.03 s at once and 0.15 s one
+            at a time. When None, two blocks of Jacobians take at most 1 GiB, and examples are
+            differentiated one at a time, since backward passes of long rows take more than that.
         mesh: mesh with an axis "data", over which the rows of x1 are sharded; x2=None then saves
             nothing.
         warn: whether to warn, outside transformations, if only one layer has a nonzero Jacobian, as

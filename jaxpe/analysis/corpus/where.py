@@ -1,7 +1,7 @@
 """Information of position about tokens: bits, reach from both ends, and half-distance."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -39,17 +39,20 @@ def where_position_tells(
         key: PRNG key of the splits into halves.
         cut: bool `[documents]`, documents that were cut; None leaves out positions from the end.
     """
-    own, *rotated = (
-        each if isinstance(each, TokenLists) else listed_counts(each) for each in (counts, *nulls)
-    )
+    own = _lists(counts)
     folds, documents, end = fold_count(counts), own.documents, None
     halves = _halves(key, folds=folds)
-    start = _reach([own, *rotated], halves)
+    start = _reach(own, map(_lists, nulls), halves)
     if cut is not None and documents is not None:
         after = np.argmax(documents.counted[:, ::-1], axis=1)  # positions after the end
         last = np.where(cut, -1, documents.counted.shape[1] - 1 - after)
-        end = _reach([_from_end(each, last) for each in (own, *end_nulls)], halves)
+        rotated = (_from_end(each, last) for each in end_nulls)
+        end = _reach(_from_end(own, last), rotated, halves)
     return Where(start, end, own.words, int(own.count.sum()))
+
+
+def _lists(counts: FoldedCounts) -> TokenLists:
+    return counts if isinstance(counts, TokenLists) else listed_counts(counts)
 
 
 def _halves(key: jax.Array, *, folds: int) -> np.ndarray:
@@ -66,16 +69,16 @@ def _from_end(lists: TokenLists, last: np.ndarray) -> TokenLists:
     return lists._replace(position=position).chosen(position >= 0)
 
 
-def _reach(corpora: Sequence[TokenLists], halves: np.ndarray) -> Reach | None:
+def _reach(own: TokenLists, rotated: Iterable[TokenLists], halves: np.ndarray) -> Reach | None:
     """Information of the first positions; None without tokens."""
-    if not len(corpora[0].word):
+    if not len(own.word):
         return None
     (splits, _, folds), every = halves.shape, np.ones((1, halves.shape[2]))
     parts = np.concatenate([every, halves.reshape(-1, folds)])
-    whole, *parts = _information(corpora[0], parts)
-    rotated = np.mean([_information(each, every)[0] for each in corpora[1:]], axis=0)
+    whole, *parts = _information(own, parts)
+    null = np.mean([_information(each, every)[0] for each in rotated], axis=0)
     shares = np.array(_SHARES)[:, None]
-    value, in_halves = whole - rotated, np.reshape(parts, (splits, 2, 1, -1))
+    value, in_halves = whole - null, np.reshape(parts, (splits, 2, 1, -1))
     curves = _estimate(*(x - shares * x[..., -1:] for x in (value, in_halves)))
     curve, *reaching = np.moveaxis(curves, 1, 0)
     reached = [first_reached(x) if curve[1, -1] > 0 else None for x in reaching]

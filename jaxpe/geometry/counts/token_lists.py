@@ -6,6 +6,7 @@ arrays, because their sizes are new with every corpus, and nothing differentiate
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -138,7 +139,9 @@ class Rotations(Sequence[TokenLists]):
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return [self[i] for i in range(len(self))[at]]
+            some = copy(self)
+            some._keys = self._keys[at]
+            return some
         document, first = self._lists.document[self._moved], np.cumsum(self._number) - self._number
         share = rotation_shares(self._keys[at], self._labels)
         offset = np.floor(share * self._number.astype(share.dtype)).astype(np.int32)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -144,7 +145,7 @@ def disjoint_position_geometries(
     """
     check_size("the number of nulls", len(nulls), least=2)
     sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
-    corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
+    corpora = progress.track(chain([counts], nulls), "held-out halves", total=1 + len(nulls))
     products = [_quarter_products(each, key=key, **sizes) for each in corpora]
     xp = namespace(*jax.tree.leaves(products))
     return _position_halves(*(xp.stack(each) for each in zip(*products, strict=True)))
