@@ -1,25 +1,26 @@
 """The Sphinx extension of this site."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from reference import api, examples, gallery, names, options, pages, positions
+from reference import api, catalogue, examples, names, options, pages, positions
 from sphinx.util import logging
 
 import jaxpe
 
 LOG = logging.getLogger(__name__)
 SIDES: dict[Any, str] = {}
-WIDE = 6  # columns
+WIDE = 6  # columns of a table
+CODE = 80  # characters that a page shows at 1,280 pixels
 
 
 def write_sources(app: Any) -> None:
-    """Documents of the reference and the galleries, before Sphinx looks for documents."""
+    """Documents of the reference and of released models, before Sphinx looks for documents."""
     pages.write(Path(app.srcdir), pages.sources())
-    pages.write(Path(app.srcdir), gallery.sources())
     pages.write(Path(app.srcdir), positions.sources())
     pages.write(Path(app.srcdir), options.sources())
     examples.write(Path(app.srcdir), Path(app.outdir))
@@ -36,8 +37,8 @@ def copy_notebooks(app: Any) -> None:
 
 
 def prepare_tables(app: Any, doctree: nodes.document) -> None:
-    """Tables of many columns wrap and are wide; names in the catalogue lead to the gallery."""
-    entries = {entry.name for entry in jaxpe.catalogue()}
+    """Tables of many columns wrap and are wide; encodings lead to the pages of their functions."""
+    entries = {entry.name: entry for entry in jaxpe.catalogue()}
     for table in doctree.findall(nodes.table):
         if next(table.findall(nodes.tgroup))["cols"] >= WIDE:
             table["classes"] += ["wrapped", "wide"]
@@ -45,8 +46,19 @@ def prepare_tables(app: Any, doctree: nodes.document) -> None:
             for row in table.findall(nodes.row):
                 name = next(row.findall(nodes.literal), None)
                 if name is not None and name.astext() in entries:
-                    address = f"{gallery.FOLDER}/{name.astext()}.html"
-                    name.replace_self(gallery.page_link(address, name.deepcopy()))
+                    name.replace_self(catalogue.function_link(entries[name.astext()]))
+
+
+def check_text(app: Any, doctree: nodes.document) -> None:
+    """A warning for a number that is NaN in a table, and for code that a page cuts off."""
+    page = app.env.docname
+    for entry in doctree.findall(nodes.entry):
+        if re.search(r"\bnan\b", entry.astext(), re.IGNORECASE):
+            LOG.warning("%s: a table has NaN: %s", page, entry.astext()[:60])
+    for block in doctree.findall(nodes.literal_block):
+        widest = max(map(len, block.astext().splitlines() or [""]))
+        if widest > CODE and not page.startswith(("notebooks/", "results/", "changelog")):
+            LOG.warning("%s: a line of code has %d characters: %s", page, widest, CODE)
 
 
 def check_names(app: Any, env: Any) -> None:
@@ -60,7 +72,7 @@ def check_names(app: Any, env: Any) -> None:
 def share_navigation(app: Any, page: str, _: str, context: dict[str, Any], __: Any) -> None:
     """The list of pages at the side is made once for all pages of a folder that are not in it."""
     folder, _, _ = page.rpartition("/")
-    if folder not in (pages.FOLDER, gallery.FOLDER, positions.FOLDER) or "toctree" not in context:
+    if folder not in (pages.FOLDER, positions.FOLDER) or "toctree" not in context:
         return
     make = context["toctree"]
 
@@ -91,13 +103,13 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", write_sources)
     app.connect("builder-inited", copy_notebooks)
     app.connect("doctree-read", prepare_tables)
+    app.connect("doctree-read", check_text)
     app.connect("html-page-context", share_navigation, priority=100)
     app.connect("env-check-consistency", check_names)
     app.add_html_math_renderer("mathml", (write_inline_math, None), (write_math_block, None))
     app.add_directive("public-name", api.NamePage)
     app.add_directive("public-package", api.PackagePage)
-    app.add_directive("encoding-page", gallery.EncodingPage)
-    app.add_directive("encoding-gallery", gallery.Gallery)
+    app.add_directive("encoding-catalogue", catalogue.Catalogue)
     app.add_directive("command-page", options.CommandPage)
     app.add_directive("command-output", examples.Output)
     app.add_directive("positions-page", positions.PositionsPage)

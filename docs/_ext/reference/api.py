@@ -4,14 +4,15 @@ import importlib
 import inspect
 import itertools
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from reference import docstrings, names, nodes_of
+from reference import catalogue, docstrings, names, nodes_of
 from reference.names import PublicName
-from reference.pages import described_fields, signature
+from reference.pages import FOLDER, described_fields, signature
 from reference.signatures import written
 
 
@@ -40,6 +41,7 @@ class NamePage(SphinxDirective):
         parsed = docstrings.parse(inspect.getdoc(name.value) or "")
         found = [first, nodes_of.python(signature(name.path, name.value))]
         found += sections(parsed, name.value, name.package)
+        found += catalogue.about(name.value, Path(self.env.app.srcdir) / FOLDER)
         if name.kind == "class":
             found += self._members(name)
         return found

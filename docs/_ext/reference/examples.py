@@ -40,7 +40,7 @@ def result(name: str) -> Any:
 def output(name: str) -> tuple[str, str]:
     """Findings at the top of `rope`, `inspect` or `report`, and the first step to take."""
     page = writing.page(result(name))
-    rows = printed(rich_table(findings_table(page.lead, "")), 116)
+    rows = printed(rich_table(findings_table(page.lead, "")), 78)
     return "\n".join(rows), next((step.todo for step in page.steps), "")
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.image import imsave
 
 from reference.trials import SHOWN, SIZES, Trial
 
@@ -14,11 +13,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by colour-b
 WIDTH, HEIGHT, DOTS = 7.2, 5.6, 100
 
 
-def draw(trial: Trial, place: Path, thumbnail: Path) -> None:
-    """Two panels, four where there are vectors or a bias, and one of them as a thumbnail."""
+def draw(trial: Trial, place: Path) -> None:
+    """Two panels, four where there are vectors or a bias."""
     above = trial.vectors is not None or trial.bias is not None
     figure = Figure(figsize=(WIDTH, HEIGHT if above else HEIGHT / 2), dpi=DOTS)
-    canvas = FigureCanvasAgg(figure)
+    FigureCanvasAgg(figure)
     bottom, top = (0.09, 0.94) if above else (0.18, 0.88)
     figure.subplots_adjust(left=0.09, right=0.98, bottom=bottom, top=top, hspace=0.42, wspace=0.24)
     *first, last = figure.subplots(2 if above else 1, 2, squeeze=False)
@@ -30,13 +29,8 @@ def draw(trial: Trial, place: Path, thumbnail: Path) -> None:
         heads(first[0][1], trial.bias[:, : SIZES.length], "bias inside the training length")
     attention(last[0], trial.attention)
     heads(last[1], trial.logits, "logits, equal keys")
-    for path in (place, thumbnail):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(place)
-    panel = first[0][0] if above else last[1]
-    left, bottom, right, top = map(round, panel.get_window_extent().extents)
-    pixels = np.asarray(canvas.buffer_rgba())
-    imsave(thumbnail, pixels[len(pixels) - top : len(pixels) - bottom, left:right])
 
 
 def vectors(axis: Axes, values: np.ndarray) -> None:

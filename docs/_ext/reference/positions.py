@@ -1,9 +1,11 @@
-"""Positions in released models: a page for each row of `docs/models.json`."""
+"""Positions in released models: a page for each row of `docs/models.json` with a finding."""
 
 import functools
 import hashlib
 import json
+import math
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +34,11 @@ SOURCES = {
 PROGRAMS = "What programs compute"
 DRAWN: dict[tuple[Path, str], Figure] = {}  # figures of this build
 INTRODUCTION = (
-    "This table lists what each layer of {count} released models does with positions, as computed "
-    "by `jaxpe rope`. Each model's page shows its layers, its frequencies, the numbers that each "
-    "program computes, and the threads in which users reported faults. Models marked * use the "
-    "defaults of their class in transformers 5.24, the others their public `config.json`. The last "
-    "column names the programs that differ from transformers 5.24."
+    "This table has {count} released models on which programs differ, of which users reported "
+    "faults, or whose vendor documents longer texts, as computed by `jaxpe rope`. Each model's page "
+    "shows its layers, its frequencies, the numbers that each program computes, and the threads. Models marked * use the defaults of "
+    "their class in transformers 5.24, the others their public `config.json`. The last column "
+    "names the programs that differ from transformers 5.24."
 )
 HEADER = [
     "model", "layers that rotate", "base", "entries of a head", "pairs", "scaling", "window",
@@ -76,27 +78,33 @@ def rows() -> tuple[Row, ...]:
     return tuple(sorted(found, key=lambda row: (row.family.lower(), row.title.lower())))
 
 
+def told(row: Row) -> bool:
+    """Whether programs differ, users reported a fault, or the vendor says how to read more."""
+    result = judged(row.slug)
+    return bool(result.differing or row.long) or any(one.references for one in result.findings)
+
+
 def sources() -> Iterator[tuple[str, str]]:
     """Names of the documents, and their text."""
-    for row in rows():
+    for row in filter(told, rows()):
         title = f"Positions in {row.title}"
         yield f"{FOLDER}/{row.slug}", stub(title, "positions-page", row.slug, orphan=True)
     yield f"{FOLDER}/index", stub("Positions in released models", "positions-index", "all")
 
 
 @functools.cache
-def judged(slug: str, folder: Path, length: int | None = None) -> RopeAnalysis:
-    """Result of a row; its configuration is written to a folder."""
+def judged(slug: str, length: int | None = None) -> RopeAnalysis:
+    """Result of a row."""
     (row,) = (one for one in rows() if one.slug == slug)
-    place = folder / f"{slug}.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(row.config, indent=2), "utf-8")
-    return explain_rope(RopeOptions(config=str(place), length=length))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / f"{slug}.json"
+        place.write_text(json.dumps(row.config, indent=2), "utf-8")
+        return explain_rope(RopeOptions(config=str(place), length=length))
 
 
 def page(row: Row, folder: Path) -> list[nodes.Node]:
-    """Page of a model; its figure and configuration are written to a folder."""
-    result = judged(row.slug, folder / "configs")
+    """Page of a model; its figure is written to a folder."""
+    result = judged(row.slug)
     found: list[nodes.Node] = [_introduction(row, result)]
     tables = {one.title: (list(one.header), one.rows) for one in tables_of(result)}
     found += [_table(title, *tables[title]) for title in ("Layers", "Other models")
@@ -106,7 +114,7 @@ def page(row: Row, folder: Path) -> list[nodes.Node]:
     found += [_table(*table) for table in program_tables(programs)]
     if "Frequencies" in tables:
         found.append(_table("Frequencies", *tables["Frequencies"]))
-    found += [*_findings(result), *_long(row, folder), *_file(row)]
+    found += [*_findings(result), *_long(row), *_file(row)]
     return found
 
 
@@ -193,7 +201,7 @@ def _threads(names: Any) -> list[nodes.Node]:
     return found
 
 
-def _long(row: Row, folder: Path) -> list[nodes.Node]:
+def _long(row: Row) -> list[nodes.Node]:
     if not row.long:
         return []
     said = nodes_of.paragraph(row.long["text"], "jaxpe")
@@ -204,7 +212,7 @@ def _long(row: Row, folder: Path) -> list[nodes.Node]:
     said += nodes.Text(".")
     found: list[nodes.Node] = [said]
     length = row.long["length"]
-    for recipe in judged(row.slug, folder / "configs", length).recipes if length else ():
+    for recipe in judged(row.slug, length).recipes if length else ():
         text = re.sub(r"\bMODEL\b(?!\.gguf)", row.hub, recipe.text)
         found += _folded(f"{recipe.program}, for {length:,} positions", text)
     return [_section("Longer texts", *found)]
@@ -232,7 +240,7 @@ def overview(result: RopeAnalysis) -> list[str]:
     odd = result.differing
     return [
         _rotating(result.groups, moving),
-        _joined(moving, lambda one: f"{one.base:,.0f}"),
+        _joined(moving, lambda one: f"{one.base:,.0f}" if math.isfinite(one.base) else "–"),
         _joined(moving, lambda one: f"{one.turning}\u00a0of\u00a0{one.head_dim}"),
         _joined(moving, lambda one: one.pairing),
         _joined(moving, lambda one: "by axis" if one.kind == "axial" else one.rope_type),
@@ -277,14 +285,13 @@ class PositionsIndex(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Make the page."""
         self.env.note_dependency(str(DATA))
-        folder = Path(self.env.app.srcdir) / FOLDER / "configs"
         cells = []
-        for row in rows():
+        for row in filter(told, rows()):
             about = {"reftype": "doc", "reftarget": f"/{FOLDER}/{row.slug}", "refexplicit": True}
             link = pending_xref("", refdomain="std", refwarn=True, **about)
             link += nodes.inline(row.title, row.title)
             mark = [nodes.Text(" *")] if row.source == "class defaults" else []
-            own = overview(judged(row.slug, folder))
+            own = overview(judged(row.slug))
             cells.append([[link, *mark], *([_cell(text)] for text in own)])
         legend = [(name, "", meaning) for name, meaning in NOTES.items()]
         return [

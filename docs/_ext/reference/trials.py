@@ -1,4 +1,4 @@
-"""What the pictures of the gallery show, computed from an encoding's hooks."""
+"""What the pictures of encodings show, computed from an encoding's hooks."""
 
 from typing import Any, NamedTuple
 

@@ -208,7 +208,8 @@ def _layer_row(one: LayerPlan) -> tuple[str, ...]:
     turned = ("–", "–", "–")
     if axial or one.turns:
         scaling, place = (one.layout, "") if axial else (one.rope_type, _PLACES[one.place])
-        turned = f"{one.turning} of {one.head_dim}{place}", f"{one.base:,.0f}", scaling
+        base = f"{one.base:,.0f}" if math.isfinite(one.base) else "–"
+        turned = f"{one.turning} of {one.head_dim}{place}", base, scaling
     pairs = [one.pairing or "–", "+".join(map(str, one.sections * (not axial)))]
     layers = "all" if one.layers is None else layer_ranges(one.layers)
     return kind, layers, kind_text(one.kind), *turned, window, ", ".join(filter(None, pairs))
