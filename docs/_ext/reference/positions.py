@@ -35,10 +35,10 @@ PROGRAMS = "What programs compute"
 DRAWN: dict[tuple[Path, str], Figure] = {}  # figures of this build
 INTRODUCTION = (
     "This table has {count} released models on which programs differ, of which users reported "
-    "faults, or whose vendor documents longer texts, as computed by `jaxpe rope`. Each model's page "
-    "shows its layers, its frequencies, the numbers that each program computes, and the threads. Models marked * use the defaults of "
-    "their class in transformers 5.24, the others their public `config.json`. The last column "
-    "names the programs that differ from transformers 5.24."
+    "faults, or whose vendor documents longer texts. All is computed by `jaxpe rope`. The page of "
+    "a model shows its layers, frequencies, the numbers of each program, and the threads. Models "
+    "marked * use the defaults of their class in transformers 5.24, the others their public "
+    "`config.json`. The last column names the programs that differ from transformers 5.24."
 )
 HEADER = [
     "model", "layers that rotate", "base", "entries of a head", "pairs", "scaling", "window",
