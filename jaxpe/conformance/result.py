@@ -76,7 +76,8 @@ class Conformance(NamedTuple):
 
     def _outcome(self) -> str:
         if not self.passed:
-            return f"failed; see “{self.page}” in the docs" if self.faults and self.page else "failed"
+            about = f"; see “{self.page}” in the docs" if self.faults and self.page else ""
+            return f"failed{about}"
         skipped = sum(check.status == "not checked" for check in self.checks)
         return f"passed; {skipped} not checked" if skipped else "passed"
 
