@@ -377,4 +377,5 @@ def _result(
         text = f"{share:.2g}{interval} of them at offset {first:,} or more"
         checks.append(Check("offsets", "passed", f"{histogram.pairs.sum():,.0f} pairs, {text}"))
     subject = f"{count:,} batch{'es' * (count > 1)}"
-    return Conformance(subject, tuple(checks), tuple(faults), "docs/batches.md")
+    title = "Are the positions in my batches right?"
+    return Conformance(subject, tuple(checks), tuple(faults), title)

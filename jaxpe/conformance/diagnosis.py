@@ -294,4 +294,4 @@ def conformance(
         faults += [one._replace(check=path or one.check, text=prefix + one.text) for one in new]
     checks += [Check(name, "not checked", reason) for name, reason in skipped.items()]
     faults.sort(key=lambda fault: fault.name == "unexplained")
-    return Conformance(subject, tuple(checks), tuple(faults), "docs/checks/index.md")
+    return Conformance(subject, tuple(checks), tuple(faults), "Faults of positions")

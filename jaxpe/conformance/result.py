@@ -45,7 +45,7 @@ class Conformance(NamedTuple):
         subject: name of the implementation or batch.
         checks: checks, in their order.
         faults: faults that explain the failed checks, the most certain first.
-        page: page of the documentation on the faults and how to mend them.
+        page: title of the page of the documentation on the faults and how to mend them.
     """
 
     subject: str
@@ -76,7 +76,8 @@ class Conformance(NamedTuple):
 
     def _outcome(self) -> str:
         if not self.passed:
-            return f"failed; how to mend it: {self.page}" if self.faults and self.page else "failed"
+            about = f"; see “{self.page}” in the docs" if self.faults and self.page else ""
+            return f"failed{about}"
         skipped = sum(check.status == "not checked" for check in self.checks)
         return f"passed; {skipped} not checked" if skipped else "passed"
 

@@ -1,4 +1,4 @@
-"""Pages of the checks print what they show, and are complete.
+"""The pages of the checks print what they show, and have every check and fault.
 
 `python -m tests.conformance.test_pages` writes what the blocks print into the pages.
 """
@@ -6,7 +6,6 @@
 import contextlib
 import io
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,13 +13,13 @@ import flax
 import pytest
 from flax import nnx
 
+from experiments.conformance.mutants import MUTANTS
 from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
 from tests.test_readme import as_a_reader
 
 DOCS = Path(__file__).parents[2] / "docs"
-CHECKS = sorted((DOCS / "checks").glob("*.md"))
-PAGES = {path.relative_to(DOCS).as_posix(): path for path in (DOCS / "conformance.md", *CHECKS)}
-OPENING = re.compile(r"```python3\n(rope = .*?)```\n\n(?P<shown>```text\n.*?```)", re.DOTALL)
+PAGES = {name: DOCS / name for name in ("conformance.md", "batches.md")}
+EXAMPLE = re.compile(r"```python3\n(rope = .*?)```\n\n(?P<shown>```text\n.*?```)", re.DOTALL)
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n(?P<shown>```text\n.*?```))?", re.DOTALL)
 
 
@@ -34,12 +33,8 @@ def output_of(code, names):
 def printed(text, folder):
     """Blocks of a page that show what they print, each with what it prints now."""
     names = {}
-    sys.path.insert(0, str(DOCS / "checks"))  # the pages import port.py
-    try:
-        with contextlib.chdir(folder), as_a_reader():
-            found = [(match, output_of(match[1], names)) for match in BLOCK.finditer(text)]
-    finally:
-        sys.path.remove(str(DOCS / "checks"))
+    with contextlib.chdir(folder), as_a_reader():
+        found = [(match, output_of(match[1], names)) for match in BLOCK.finditer(text)]
     return [(match, output) for match, output in found if match["shown"]]
 
 
@@ -53,34 +48,37 @@ def test_pages_print_what_they_show(page, tmp_path):
     text = PAGES[page].read_text("utf-8")
     for match, output in printed(text, tmp_path):
         assert without_rounding(output) == without_rounding(match["shown"])
-    targets = re.findall(r"\]\(([^)#\s:]+\.\w+)[)#]", text)
-    assert [one for one in targets if not (PAGES[page].parent / one).exists()] == []
 
 
 FIRST_WITH_ROPE, LAST_WITH_FAULT = (0, 12, 9), (0, 12, 12)  # versions of Flax
 
 
-def test_rope_of_flax_forgets_the_position_of_a_decoded_query():
-    """The opening of the page, as each version of Flax that has `nnx.RoPE` runs it."""
+def test_rope_of_flax_forgets_the_position_of_a_decoded_query(tmp_path):
+    """The example of a cache, as each version of Flax that has `nnx.RoPE` runs it."""
     version = tuple(int(part) for part in flax.__version__.split(".")[:3])
     assert hasattr(nnx, "RoPE") == (version >= FIRST_WITH_ROPE)
     if version < FIRST_WITH_ROPE:
         pytest.skip(f"Flax {flax.__version__} has no nnx.RoPE; 0.12.9 is the first with it")
     text = PAGES["conformance.md"].read_text("utf-8")
-    code, opening = BLOCK.search(text)[1], OPENING.search(text)
-    with as_a_reader():
-        found = output_of(code + opening[1], {})
+    example, names = EXAMPLE.search(text), {}
+    before = "".join(match[1] for match in BLOCK.finditer(text, 0, example.start()))
+    with contextlib.chdir(tmp_path), as_a_reader():
+        output_of(before, names)
+        found = output_of(example[1], names)
     if version > LAST_WITH_FAULT and ": passed" in found:
         pytest.fail(f"Flax {flax.__version__} has mended it: say so on the page, and in this test")
-    assert without_rounding(found) == without_rounding(opening["shown"])
+    assert without_rounding(found) == without_rounding(example["shown"])
 
 
-def test_every_check_has_a_page_in_the_index():
-    index = PAGES["checks/index.md"].read_text("utf-8")
-    rows = "".join(row for row in index.splitlines() if row.startswith("|"))
+def test_every_check_and_fault_is_on_the_page_of_faults():
+    page = (DOCS / "faults.md").read_text("utf-8")
+    rows = "".join(row for row in page.splitlines() if row.startswith("|"))
     assert [one for one in {*ROTARY_CHECKS, *ATTENTION_CHECKS} if f"`{one}`" not in rows] == []
-    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
-    assert linked == {path.name for path in CHECKS} - {"index.md"}
+    sections = re.findall(r"^### (.*)", page, re.MULTILINE)
+    assert len(sections) == len(set(sections))
+    assert {name for mutant in MUTANTS for name in mutant.expected} <= set(sections)
+    anchors = {name.lower().replace(" ", "-") for name in sections}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", page)) <= anchors
 
 
 if __name__ == "__main__":
