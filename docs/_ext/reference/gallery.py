@@ -24,7 +24,7 @@ from reference.trials import SIZES, trial
 
 FOLDER = "gallery"
 HERE = Path(__file__).parents[2]
-OVERVIEW = HERE / "encodings.md"  # has the table of computed properties, which a test compares
+OVERVIEW = HERE / "encodings.txt"  # the table of computed properties, which a test compares
 DRAWN: set[Path] = set()  # pictures of this build
 HOOKS = {
     "embed": "changes the token embeddings",
