@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         stress,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 
 __all__ = [
     "ClassicalMDS", "Distances", "Encoding", "EncodingSizes", "InputError", "MissingExtraError",

@@ -168,7 +168,7 @@ QUESTIONS = {
     "check positions in code": ("conformance", "check_rotary"),
     "count a large corpus": ("scale", "jaxpe count"),
     "resume a run": ("training", "--resume"),
-    "cite": ("bibliography", "references.bib"),
+    "cite": ("stability", "references.bib"),
     "extend with an encoding": ("own-encoding", "register"),
     "interpret the significant dimensions": ("reading-a-report", "Significant dimensions"),
     "read the violation rate": ("reading-a-report", "Violation rate"),
@@ -204,7 +204,7 @@ OTHER_SENSES = {
 
 def avoided_words():
     """Words that the glossary avoids, and the term in their place."""
-    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    text = (ROOT / "docs" / "api.md").read_text("utf-8")
     term = ""
     for line in text.splitlines():
         term = line if re.match(r"\w", line) else term
@@ -215,8 +215,8 @@ def avoided_words():
 def texts_of_users():
     """Texts that users read, by file: documentation, templates and sentences of pages, help."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        if path.name != "glossary.md" and not {"api", "gallery", "_build"} & set(path.parts):
-            yield path, path.read_text("utf-8")
+        if not {"api", "gallery", "_build"} & set(path.parts):
+            yield path, re.sub(r"(?m)^  \*Not:\*.*", "", path.read_text("utf-8"))
     for path in sorted((ROOT / "jaxpe").rglob("*.j2")):
         yield path, re.sub(r"{{.*?}}|{%.*?%}", "", path.read_text("utf-8"))
     for path in sorted((ROOT / "jaxpe").rglob("*.py")):
