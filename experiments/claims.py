@@ -21,8 +21,8 @@ Each folder of a paper holds its scripts and `claims.toml`: a title, an introduc
     script, test  what computes it; `r` is the file of results of the script
     figure        a file of `results/`
 
-`make results` writes RESULTS.md from `templates/`, a page for each folder and the scoreboard into
-`docs/results/`, and the pages of the site that quote numbers, from `pages/`.
+`make results` writes RESULTS.md from `templates/`, a page for each folder into `docs/results/`, and
+the pages of the site that quote numbers, from `pages/`.
 """
 
 import json
@@ -193,7 +193,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(EXPERIMENTS),
     )
     filters = (f, pm, share, each, span, to, zero, mean, geometric_mean, values)
-    filters += (column_means, apart, median, escape_cell)
+    filters += (column_means, apart, median)
     made.filters |= {function.__name__: function for function in filters}
     functions: tuple[Any, ...] = (near, overlap, below, each_below, min, max)
     functions += (abs, all, any, len, zip)
@@ -205,11 +205,6 @@ def environment() -> jinja2.Environment:
 @cache
 def expression(predicate: str) -> Callable[..., Any]:
     return environment().compile_expression(predicate, undefined_to_none=False)
-
-
-def escape_cell(text: str) -> str:
-    """Text that stands in a cell of a table."""
-    return re.sub(r"(?<!\\)\|", r"\|", " ".join(text.split()))
 
 
 def near(ours: Any, published: Any, tolerance: float, *, relative: bool = False) -> bool:
@@ -326,11 +321,10 @@ def pages() -> dict[Path, str]:
             raise SystemExit(f"{template} {more.get('name', '')}: {error}") from error
 
     site = {EXPERIMENTS / "RESULTS.md": page("templates/front.md", base="../docs/results/")}
-    contents = "\n".join(["scoreboard", *papers, "costs"])
+    contents = "\n".join([*papers, "costs"])
     toctree = "\n```{toctree}\n:hidden:\n\nresults/" + contents.replace("\n", "\nresults/")
     site[DOCS / "results.md"] = page("templates/front.md", base="results/") + toctree + "\n```\n"
-    for name in ("scoreboard", "costs"):
-        site[DOCS / "results" / f"{name}.md"] = page(f"templates/{name}.md")
+    site[DOCS / "results" / "costs.md"] = page("templates/costs.md")
     for name, paper in papers.items():
         site[DOCS / "results" / f"{name}.md"] = page("templates/paper.md", name=name, paper=paper)
     for path in sorted((EXPERIMENTS / "pages").glob("*.md")):

@@ -166,7 +166,7 @@ QUESTIONS = {
     "choose an encoding": ("which-encoding", "RoPE"),
     "configure RoPE": ("rope-configuration", "rope_parameters"),
     "check positions in code": ("conformance", "check_rotary"),
-    "count a large corpus": ("scale", "jaxpe count"),
+    "count a large corpus": ("counting", "jaxpe count"),
     "resume a run": ("training", "--resume"),
     "cite": ("stability", "references.bib"),
     "extend with an encoding": ("own-encoding", "register"),
@@ -197,7 +197,6 @@ def test_a_question_is_answered_two_clicks_from_the_front_page(question):
 OTHER_SENSES = {
     ("docs/counting.md", "readers"),
     ("docs/rope-configuration.md", "readers"),
-    ("docs/theory.md", "intrinsic dimensions"),
     ("jaxpe/plans/options.py", "readers"),
 }
 

@@ -1,4 +1,4 @@
-"""One number for each position: propositions of the page "One number for each position"."""
+"""One number for each position: the propositions of `position-is-a-fading-start` in the results."""
 
 import jax
 import numpy as np

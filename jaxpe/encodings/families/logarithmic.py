@@ -1,7 +1,7 @@
 """Positions on a logarithmic scale: one number for each position, and encodings of that number.
 
 In text one number for each position, a power of 1 + i/τ, has most of the Hellinger geometry of the
-corpus: see the page "One number for each position" of the documentation.
+corpus: see the page "Noise and composition" of the documentation.
 """
 
 import jax
