@@ -18,7 +18,7 @@ from reference.pictures import draw
 from reference.trials import SIZES, trial
 
 HERE = Path(__file__).parents[2]
-HEADER = ["encoding", "what it is", "hooks", "source"]
+HEADER, WIDTHS = ["encoding", "what it is", "hooks", "source"], [15, 50, 15, 20]
 
 
 @functools.cache
