@@ -92,11 +92,11 @@ def test_positions_far_below_the_noise_beside_them(dtype):
     """
     rng = np.random.default_rng(3)
     hidden = rng.standard_normal((200, N, 16))
+    turn = np.linalg.qr(rng.standard_normal((16, 16)))[0]
     for size in (0.02, 2e-3, 2e-4):
         hidden[..., 5] = size * np.arange(N) / (N - 1)
-        rotated = hidden @ np.linalg.qr(rng.standard_normal((16, 16)))[0]
         slope = 1 / (1 + 1e-8 * 15 / 16 * 12 * (N - 1) / (N + 1) / size**2)
-        r2, _ = probe(rotated.astype(dtype), np.ones((200, N), bool))
+        r2, _ = probe((hidden @ turn).astype(dtype), np.ones((200, N), bool))
         np.testing.assert_allclose(r2, 1 - (1 - slope) ** 2, atol=0.01)
 
 

@@ -65,29 +65,19 @@ def test_masks_given_by_hand_are_those_of_the_encoding():
     assert jaxpe.monotonicity_violation_rate(P) > 0
 
 
-@pytest.mark.parametrize("n", [5, 300])
+@pytest.mark.parametrize("n", [12, 300])
 def test_known_encodings(n):
-    line = np.arange(n, dtype=float)[:, None]
-    assert [float(x) for x in found(line)] == [0, 0, 1]
-    assert not found(line**2)[2]
-    assert found(np.ones((n, 2)))[0] == 0  # all distances tie
+    line = np.stack([np.arange(n), np.zeros(n)], axis=1)
+    for points, rate, monotone in ((line, 0, True), (line**2, None, False), (0 * line, 0, True)):
+        found_rate, _, found_monotone = found(as_points(points))
+        assert rate in (None, found_rate)
+        assert found_monotone == monotone
 
 
 def test_ties_are_not_decided_by_rounding():
     simplex = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 20)))[0]
     assert [float(x) for x in found(simplex)] == [0, 0, 1]
     assert jaxpe.monotonicity_violation_rate(simplex, tolerance=0.0) > 0.2
-
-
-def test_rows_whose_pairs_exceed_int32_are_counted_in_floats():
-    """One row alone: all of them would take hours."""
-    from jaxpe.geometry.distances.monotonicity import _row_inversions
-
-    n = 60_000
-    i, present = jnp.asarray(0), jnp.ones(n, bool)
-    falling = jnp.where(jnp.arange(n) == 0, 0.0, n - jnp.arange(n, dtype=float))
-    inversions, pairs = jax.jit(_row_inversions)(falling, i, present, jnp.zeros(()))
-    assert inversions == pairs == (n - 1) * (n - 2) / 2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -144,9 +144,9 @@ def test_of_each_group_the_longest_document_stays_and_the_first_of_equals():
 
 def test_one_pair_in_many_is_not_significant_by_chance():
     any_pair, any_score = [], []
-    drawn = {"permutations": 139, "key": KEY}
     for seed in range(5):
         ids = np.random.default_rng(seed).integers(0, 8, (50, 4))
+        drawn = {"permutations": 139, "key": jax.random.key(seed)}
         found = positional_information(ids, **drawn)
         score = above(found.corrected) / above(found.null_deviation)
         any_score.append(score.max() > 1.645)

@@ -200,7 +200,7 @@ def of_traces(trace, nulls, halves, rotated):
     """A geometry of two positions with these traces, of `[splits, 2]` halves and their nulls."""
     present, matrix = jnp.ones(2, bool), jnp.asarray(1.0 - np.eye(2))  # its trace is 1/2
     split_half = SplitHalfGeometry(matrix, 2 * trace * matrix, present)
-    null = 2 * jnp.asarray(nulls)[:, None, None] * matrix
+    null = 2 * jnp.einsum("k,ij->kij", jnp.asarray(nulls), matrix)
     geometry = PositionGeometry(*split_half, split_half, null, jnp.ones(2, jnp.int32))
     none = jnp.zeros_like(halves), jnp.zeros_like(rotated)
     documents, null = (

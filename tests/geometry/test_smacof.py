@@ -41,10 +41,10 @@ def test_stress_never_rises():
         options = {"weights": weights, "max_iterations": k, "tolerance": 0.0}
         return smacof(D, dim=2, init=START, **options)
 
-    paths = jax.jit(after)(np.stack([ALIKE, W, CHAIN]), np.arange(8))
+    paths = jax.jit(after)(np.stack([ALIKE, W, CHAIN]), np.arange(8, dtype=np.int32))
     assert (np.diff(paths.stress, axis=1) <= 0).all()
     assert (paths.stress[:, 7] < 0.5 * paths.stress[:, 0]).all()
-    assert (paths.iterations == np.arange(8)).all()
+    assert (np.asarray(paths.iterations) == np.arange(8)).all()
     assert not paths.converged[:, 3].any()
     for k, weights in enumerate((None, W, CHAIN)):
         np.testing.assert_allclose(paths.stress[k, 0], stress(START, D, weights=weights))
