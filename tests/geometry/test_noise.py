@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from jaxpe import (
     count_tokens,
@@ -62,6 +63,26 @@ def test_without_signal_halves_cancel_and_the_floor_is_the_plug_in(stationary):
     _, half = plug_in_and_floor(counted(stationary.ids, mask & (np.arange(LENGTH) < LENGTH // 2)))
     centred = np.sum(half.per_position) * (1 - 1 / (LENGTH // 2))  # E‖x_i − x̄‖² over those present
     np.testing.assert_allclose(half.trace, centred, rtol=1e-5)
+
+
+def test_the_floor_is_the_variance_of_roots_of_poisson_counts():
+    tokens = np.array([[30, 10, 2, 0], [6, 1, 1, 0], [0, 0, 0, 0]])
+    counts = count_tokens(np.zeros((1, 3), int), vocab_size=4)._replace(tokens=jnp.asarray(tokens))
+    k, pooled = np.arange(1, 200), tokens.sum(0) / tokens.sum()
+
+    def variance(rate):
+        log_terms = k * np.log(np.maximum(rate, 1e-30)) - rate - scipy.special.gammaln(k + 1)
+        return rate - np.sum(np.sqrt(k) * np.exp(log_terms)) ** 2
+
+    size = tokens.sum(1)[:2]
+    each = np.array([[[variance(s * n * p) for p in pooled] for n in size] for s in (1, 0.5)])
+    _, found = plug_in_and_floor(counts)
+    per_position = each[0].sum(1) / size
+    np.testing.assert_allclose(found.per_position, [*per_position, 0], rtol=1e-3)
+    np.testing.assert_allclose(found.trace, per_position.sum() / 2, rtol=1e-3)
+    np.testing.assert_allclose(found.squared_distances[0, 1], per_position.sum(), rtol=1e-3)
+    error = np.sqrt((each[1] ** 2).sum(1)) / (0.5 * size)
+    np.testing.assert_allclose(found.split_half_error, [*error, 0], rtol=1e-3)
 
 
 def test_error_of_the_halves_is_as_said(stationary):
