@@ -170,7 +170,6 @@ def test_memory_grows_with_the_points_not_with_the_pairs():
 
 # Points whose derivative is hard, and how many columns are looked at.
 POINTS = {
-    "wide": (RNG.standard_normal((6, 9)), 2),
     "hexagon in 4": (HEXAGON_IN_4, 2),
     "all kept": (RNG.standard_normal((7, 3)), 5),
     "simplex, all kept": (np.eye(6), 5),
