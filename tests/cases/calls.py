@@ -34,10 +34,6 @@ def counts(rng, **options):
 # Functions of the caller, the same ones in both calls.
 
 
-def velocity(P):
-    return -P
-
-
 def score(gates):
     return jnp.sum(gates * jnp.arange(4.0).reshape(2, 2))
 
@@ -136,7 +132,6 @@ CALLS: dict[str, Call] = {
     "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
         apply_operator, normal(rng, LENGTH), num=2, key=jax.random.key(rng.integers(99))
     ),
-    "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),
     "explained_by_chance": lambda rng: theory.explained_by_chance(
         OPERATOR @ OPERATOR.T, np.cov(normal(rng, LENGTH, 9)), key=key(), orders=3
     ),

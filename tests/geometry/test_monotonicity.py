@@ -32,7 +32,7 @@ def found(encoding):
     return rate(encoding), rate(encoding, include_self=True), is_monotone(encoding)
 
 
-@pytest.mark.parametrize("n", [1, 2, 12, 250, 300])
+@pytest.mark.parametrize("n", [2, 12, 130, 260])
 def test_counts_equal_the_definitions(n):
     """Pair by pair, some rows at a time, and beyond 256 positions by merging; with ties."""
     line = np.arange(float(n))[:, None]
@@ -65,7 +65,7 @@ def test_masks_given_by_hand_are_those_of_the_encoding():
     assert jaxpe.monotonicity_violation_rate(P) > 0
 
 
-@pytest.mark.parametrize("n", [12, 300])
+@pytest.mark.parametrize("n", [12, 260])
 def test_known_encodings(n):
     line = np.stack([np.arange(n), np.zeros(n)], axis=1)
     for points, rate, monotone in ((line, 0, True), (line**2, None, False), (0 * line, 0, True)):
