@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import geometry
-
 N = 6
 
 Call = Callable[[np.random.Generator], Any]
@@ -41,42 +39,3 @@ def total(result: Any) -> jax.Array:
 def cubed(x: jax.Array) -> jax.Array:
     """Of unit rows the sum of squares is constant."""
     return jnp.sum(x**3)
-
-
-# Arrays for rows that are called, and no more.
-
-LENGTH, VOCAB, HEADS, WIDTH = 5, 7, 2, 4
-
-
-def counts(rng, **options):
-    ids = rng.integers(0, VOCAB, (40, LENGTH), dtype=np.int32)
-    return geometry.count_tokens(ids, vocab_size=VOCAB, **options)
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape)
-
-
-def symmetric(rng):
-    A = normal(rng, LENGTH, LENGTH)
-    return A @ A.T + LENGTH * np.eye(LENGTH)
-
-
-def distances(rng):
-    return np.asarray(geometry.euclidean_distances(normal(rng, LENGTH, 3)).values)
-
-
-def mu(rng):
-    return rng.dirichlet(np.full(VOCAB, 5.0), size=LENGTH)
-
-
-def heads(rng, count=HEADS):
-    return normal(rng, LENGTH, count, WIDTH)
-
-
-def logits(rng):
-    return normal(rng, HEADS, LENGTH, LENGTH)
-
-
-def weights(rng):
-    return np.asarray(jax.nn.softmax(logits(rng)))

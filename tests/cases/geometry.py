@@ -106,31 +106,49 @@ def _counts(ids, **kwargs):
     return geometry.count_tokens(ids, vocab_size=VOCAB, **kwargs)
 
 
-def _split_half(ids):
-    return geometry.split_half_geometry(_counts(ids, folds=4), key=jax.random.key(0), splits=3)
-
-
-def _halves(ids):
-    counts = _counts(ids, folds=4)
-    return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
+def _folded(ids):
+    return _counts(ids, folds=4)
 
 
 def _nulls(ids):
+    """Counts in folds of documents, and of two rotations."""
     keys = jax.random.split(jax.random.key(1), 2)
     rotated = [geometry.rotate_within_documents(key, ids) for key in keys]
     groups = np.arange(24)
     return [_counts(each, folds=4, groups=groups) for each in (ids, *rotated)]
 
 
-def _position(ids):
-    counts, *nulls = _nulls(ids)
+def _split_half(counts):
+    return geometry.split_half_geometry(counts, key=jax.random.key(0), splits=3)
+
+
+def _halves(counts):
+    return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
+
+
+def _folded_halves(ids):
+    return _halves(_folded(ids))
+
+
+def _position(counts, *nulls):
     return geometry.position_geometry_from_counts(counts, nulls, key=jax.random.key(0), splits=2)
 
 
-def _position_halves(ids):
-    counts, *nulls = _nulls(ids)
+def _position_halves(counts, *nulls):
     drawn = {"key": jax.random.key(0), "splits": 2, "halvings": 2}
     return geometry.disjoint_position_geometries(counts, nulls, **drawn)
+
+
+def _position_and_halves(ids):
+    corpora = _nulls(ids)
+    return _position(*corpora), _position_halves(*corpora)
+
+
+def _of_counts(function):
+    """A function of the arrays of one table of counts or of several."""
+    return lambda *leaves: function(
+        *(geometry.PositionCounts(*leaves[k : k + 3]) for k in range(0, len(leaves), 3))
+    )
 
 
 def _as_position(leaves):
@@ -161,7 +179,7 @@ def _made_of(make):
 def _same_halves():
     """Halves of the same ids each time, as floats of this session."""
     ids = np.random.default_rng(0).integers(0, VOCAB, (24, N), dtype=np.int32)
-    *fields, present = _arrays(_halves, ids.tobytes())
+    *fields, present = _arrays(_folded_halves, ids.tobytes())
     float_ = jnp.result_type(float)
     return geometry.SplitHalfGeometry(*(field.astype(float_) for field in fields), present)
 
@@ -171,17 +189,8 @@ def _points_for_halves(rng):
     return _points(rng)
 
 
-def _of_counts(function):
-    return lambda *fields: function(geometry.PositionCounts(*fields))
-
-
-def _folded(ids):
-    return _counts(ids, folds=3)
-
-
 GEOMETRY: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
-    "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
     "content_labels": Case(geometry.content_labels, _ids),
     "fold_of_documents": Case(
         lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
@@ -193,7 +202,7 @@ GEOMETRY: dict[str, Case] = {
         _masked_ids,
     ),
     "positional_distributions": Case(
-        _of_counts(lambda c: geometry.positional_distributions(c, smoothing=0.5)), _made_of(_counts)
+        _of_counts(lambda c: geometry.positional_distributions(c, smoothing=0.5)), _made_of(_folded)
     ),
     "as_distances": Case(geometry.as_distances, _targets, total),
     "euclidean_distances": Case(geometry.euclidean_distances, _points, total),
@@ -230,9 +239,6 @@ GEOMETRY: dict[str, Case] = {
     ),
     "low_rank_factors": Case(lambda P: geometry.low_rank_factors(P, rank=2), _points, product),
     "entropy_rank": Case(geometry.entropy_rank, _points, total),
-    "entropy_rank_of_distances": Case(
-        lambda D: geometry.entropy_rank(geometry.as_distances(D)), _targets, total
-    ),
     "entropy": Case(
         lambda n: geometry.entropy(n, estimator="plug-in"), lambda rng: (rng.random((2, 5)),), total
     ),
@@ -256,11 +262,6 @@ GEOMETRY: dict[str, Case] = {
         lambda rng: (*_targets(rng), rng.standard_normal((N, 2))),
     ),
     "stress": Case(geometry.stress, _points_and_targets, total),
-    "stress_weighted": Case(
-        lambda P, D, w: geometry.stress(P, D, weights=w),
-        lambda rng: (*_points_and_targets(rng), *_weights(rng)),
-        total,
-    ),
     "stress_of_points": Case(
         lambda P, X: geometry.stress(P, _present(X), weights=jnp.arange(N)), _two_points, total
     ),
@@ -302,28 +303,29 @@ GEOMETRY: dict[str, Case] = {
         lambda P: geometry.monotonicity_violation_rate(_present(P)), _points
     ),
     "is_monotone": Case(geometry.is_monotone, _points),
-    "split_half_geometry": Case(_split_half, _ids),
-    "disjoint_geometries": Case(_halves, _ids),
+    "split_half_geometry": Case(_of_counts(_split_half), _made_of(_folded)),
+    "disjoint_geometries": Case(_of_counts(_halves), _made_of(_folded)),
     "position_geometry": Case(
         lambda ids: geometry.position_geometry(
             ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
         ),
         _ids,
     ),
-    "position_geometry_from_counts": Case(_position, _ids),
+    "position_geometry_from_counts": Case(_of_counts(_position), _made_of(_nulls)),
     "position_rank": Case(
-        lambda *leaves: geometry.position_rank(_as_position(leaves), level=0.5), _made_of(_position)
+        lambda *leaves: geometry.position_rank(_as_position(leaves[:8]), level=0.5),
+        _made_of(_position_and_halves),
     ),
-    "disjoint_position_geometries": Case(_position_halves, _ids),
+    "disjoint_position_geometries": Case(_of_counts(_position_halves), _made_of(_nulls)),
     "position_intervals": Case(
         lambda *leaves: geometry.position_intervals(_as_position(leaves), _as_halves(leaves[8:])),
-        _made_of(lambda ids: (_position(ids), _position_halves(ids))),
+        _made_of(_position_and_halves),
     ),
     "variance_shares": Case(
         lambda *leaves: geometry.variance_shares(
             _as_position(leaves), _as_halves(leaves[8:]), 9 * jnp.linalg.norm(leaves[0])
         ),
-        _made_of(lambda ids: (_position(ids), _position_halves(ids))),
+        _made_of(_position_and_halves),
     ),
     "nearness": Case(geometry.nearness, _squared_distances, total),
     "cohort_of": Case(geometry.cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
@@ -335,7 +337,7 @@ GEOMETRY: dict[str, Case] = {
     ),
     "cross_validated_mds": Case(
         lambda *halves: geometry.cross_validated_mds(geometry.SplitHalfGeometry(*halves), dim=2),
-        _made_of(_halves),
+        _made_of(_folded_halves),
     ),
     "cross_validated_choice": Case(
         geometry.cross_validated_choice, lambda rng: (rng.random((3, 2, 4)),), total
@@ -343,14 +345,10 @@ GEOMETRY: dict[str, Case] = {
     "half_sample_interval": Case(
         geometry.half_sample_interval, lambda rng: (rng.random((3, 2, 4)),), total
     ),
-    "weighted_gram": Case(lambda ids: geometry.weighted_gram(_split_half(ids), _counts(ids)), _ids),
-    "noise_floor": Case(_of_counts(geometry.noise_floor), _made_of(_counts)),
-    "significant_rank": Case(
-        lambda ids: geometry.significant_rank(
-            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2, level=0.5
-        ),
-        _ids,
+    "weighted_gram": Case(
+        _of_counts(lambda c: geometry.weighted_gram(_split_half(c), c)), _made_of(_folded)
     ),
+    "noise_floor": Case(_of_counts(geometry.noise_floor), _made_of(_counts)),
     "rank_above_null": Case(
         lambda gram, nulls: geometry.rank_above_null(gram, nulls, level=0.5),
         lambda rng: (_gram(rng)[0], np.stack([_gram(rng)[0] for _ in range(4)])),

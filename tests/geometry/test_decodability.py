@@ -1,7 +1,5 @@
 """The linear probe for positions: least squares, what leaves it alone, degenerate hidden states."""
 
-from typing import NamedTuple
-
 import jax
 import numpy as np
 import pytest
@@ -14,15 +12,12 @@ NOISE = RNG.standard_normal((ROWS, N, D))
 HIDDEN = NOISE + 0.3 * np.arange(N)[None, :, None] * np.array([1.0, -1.0, 0.0, 2.0])
 MASK = RNG.random((ROWS, N)) < 0.7
 ROTATION = np.linalg.qr(RNG.standard_normal((D, D)))[0]
+EVERYWHERE = np.ones((ROWS, N), bool)
 
 
-class Scores(NamedTuple):
-    r2: jax.Array
-    error: jax.Array
-
-
-probe = jax.jit(lambda x, mask: Scores(*position_decodability(x, mask=mask)[:2]))
-everywhere = np.ones((ROWS, N), bool)
+@jax.jit
+def probe(x, mask):
+    return tuple(position_decodability(x, mask=mask)[:2])
 
 
 def from_middles(mask):
@@ -38,11 +33,11 @@ def by_lstsq(hidden, mask, *, ridge=0.0):
     Entries are what least squares on the middles of the rows leaves of them.
     """
     t, middles = from_middles(mask)
-    x, y = hidden[::2][mask[::2]], t[::2][mask[::2]]
-    x_new, y_new = hidden[1::2][mask[1::2]], t[1::2][mask[1::2]]
-    by_middles = np.linalg.lstsq(np.stack([0 * y + 1, middles[::2][mask[::2]]], 1), x, rcond=None)
-    x = x - middles[::2][mask[::2]][:, None] * by_middles[0][1]
-    x_new = x_new - middles[1::2][mask[1::2]][:, None] * by_middles[0][1]
+    (x, y, m), (x_new, y_new, m_new) = (
+        [z[k::2][mask[k::2]] for z in (hidden, t, middles)] for k in (0, 1)
+    )
+    slope = np.linalg.lstsq(np.stack([0 * y + 1, m], 1), x, rcond=None)[0][1]
+    x, x_new = x - m[:, None] * slope, x_new - m_new[:, None] * slope
     more = np.sqrt(ridge * len(x)) * np.eye(hidden.shape[2])
     A = np.concatenate([(x - x.mean(0)) / x.std(0), more])
     slopes = np.linalg.lstsq(A, np.r_[y, np.zeros(hidden.shape[2])], rcond=None)[0]
@@ -50,82 +45,65 @@ def by_lstsq(hidden, mask, *, ridge=0.0):
     return 1 - (missed**2).sum() / (y_new**2).sum(), np.abs(missed).mean()
 
 
-@pytest.mark.parametrize("mask", [everywhere, MASK])
 @pytest.mark.parametrize("ridge", [1e-12, 0.5])
-def test_it_is_ridge_regression(mask, ridge):
-    found = jax.jit(lambda x: position_decodability(x, mask=mask, ridge=ridge))(HIDDEN)
-    np.testing.assert_allclose(found[:2], by_lstsq(HIDDEN, mask, ridge=ridge), rtol=1e-9)
-    assert 0.3 < found.r2 < 0.99
+def test_it_is_ridge_regression(ridge):
+    find = jax.jit(lambda x, mask: position_decodability(x, mask=mask, ridge=ridge))
+    for mask in (EVERYWHERE, MASK):
+        found = find(HIDDEN, mask)
+        np.testing.assert_allclose(found[:2], by_lstsq(HIDDEN, mask, ridge=ridge), rtol=1e-9)
+        assert 0.3 < found.r2 < 0.99
+        missed, spread = np.asarray(found.missed), np.asarray(found.spread)
+        np.testing.assert_allclose(1 - missed.sum() / spread.sum(), found.r2, rtol=1e-12)
+        places = from_middles(mask)[0][1::2]
+        np.testing.assert_allclose(spread, (places**2 * mask[1::2]).sum(axis=1))
 
-    missed, spread = np.asarray(found.missed), np.asarray(found.spread)
-    np.testing.assert_allclose(1 - missed.sum() / spread.sum(), found.r2, rtol=1e-12)
-    places = from_middles(mask)[0][1::2]
-    np.testing.assert_allclose(spread, (places**2 * mask[1::2]).sum(axis=1))
 
-
-def test_shifts_and_scales_of_entries_leave_it_alone():
+def test_shifts_scales_and_what_is_masked_leave_it_alone():
+    expected = probe(HIDDEN, MASK)
     moved = HIDDEN * [1e-3, 1.0, 1e3, 1e9] + np.array([3.0, -1.0, 0.5, 9.0])
-    np.testing.assert_allclose(probe(moved, MASK), probe(HIDDEN, MASK), rtol=1e-9)
+    np.testing.assert_allclose(probe(moved, MASK), expected, rtol=1e-9)
     # A rotation matters as far as the ridge does.
-    np.testing.assert_allclose(probe(HIDDEN @ ROTATION, MASK), probe(HIDDEN, MASK), rtol=1e-6)
+    np.testing.assert_allclose(probe(HIDDEN @ ROTATION, MASK), expected, rtol=1e-6)
+    other = np.where(MASK[..., None], HIDDEN, np.nan)
+    np.testing.assert_array_equal(probe(other, MASK), expected)
+    assert np.isnan(probe(other, EVERYWHERE)).all()
 
 
-def test_large_shifts_of_float32_cost_no_digits_where_the_first_position_is_masked():
-    """Whole numbers up to 2²⁴ are exact, and so are their differences, but not their quotients."""
+def test_float32_keeps_digits_and_exponents():
+    expected = probe(HIDDEN, MASK)
+    for scale in (1e-30, 1e-21, 1e18, 1e30):
+        scaled = (scale * HIDDEN).astype(np.float32)
+        np.testing.assert_allclose(probe(scaled, MASK), expected, rtol=1e-4)
+    # Whole numbers up to 2²⁴ are exact, and so are their differences, but not their quotients.
     small = np.round(8 * HIDDEN).astype(np.float32)
     mask = np.broadcast_to((np.arange(N) > 0) & (np.arange(N) < N - 1), (ROWS, N))
     np.testing.assert_allclose(probe(small + 2.0**22, mask), probe(small, mask), rtol=1e-4)
+    # Rank 4 of 12: in float32 too the ridge decides, not rounding.
+    twice = np.concatenate([HIDDEN, HIDDEN @ ROTATION, -HIDDEN], axis=-1)
+    np.testing.assert_allclose(probe(twice, MASK), expected, rtol=1e-5)
+    np.testing.assert_allclose(probe(twice.astype(np.float32), MASK), expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e18, 1e30])
-def test_float32_does_not_run_out_of_exponents(scale):
-    scaled = (scale * HIDDEN).astype(np.float32)
-    np.testing.assert_allclose(probe(scaled, MASK), probe(HIDDEN, MASK), rtol=1e-4)
-
-
-@pytest.mark.parametrize("size", [0.02, 2e-3, 2e-4])
-def test_positions_far_below_the_noise_beside_them(size):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_positions_far_below_the_noise_beside_them(dtype):
     """In one direction of 16, rotated: its slope is shrunk by s²/(s² + ridge).
 
     Entries have variance 15/16, as that direction takes none.
     """
     rng = np.random.default_rng(3)
     hidden = rng.standard_normal((200, N, 16))
-    hidden[..., 5] = size * np.arange(N) / (N - 1)
-    hidden = hidden @ np.linalg.qr(rng.standard_normal((16, 16)))[0]
-    slope = 1 / (1 + 1e-8 * 15 / 16 * 12 * (N - 1) / (N + 1) / size**2)
-    whole = np.ones((200, N), bool)
-    for dtype in (np.float32, np.float64):
-        found = probe(hidden.astype(dtype), whole).r2
-        np.testing.assert_allclose(found, 1 - (1 - slope) ** 2, atol=0.01)
-
-
-def test_directions_that_are_there_twice():
-    """Rank 4 of 12: in float32 too the ridge decides, not rounding."""
-    twice = np.concatenate([HIDDEN, HIDDEN @ ROTATION, -HIDDEN], axis=-1)
-    expected = probe(HIDDEN, MASK)
-    np.testing.assert_allclose(probe(twice, MASK), expected, rtol=1e-5)
-    np.testing.assert_allclose(probe(twice.astype(np.float32), MASK), expected, rtol=1e-3)
-
-
-def test_nan_where_it_counts_is_not_hidden():
-    hidden = HIDDEN.copy()
-    hidden[2, 3, 1] = np.nan
-    assert np.isnan(probe(hidden, everywhere)).all()
-
-
-def test_what_is_masked_does_not_count():
-    other = np.where(MASK[..., None], HIDDEN, np.nan)
-    np.testing.assert_array_equal(probe(other, MASK), probe(HIDDEN, MASK))
-    slope = jax.jit(jax.grad(lambda x: probe(x, MASK).r2))(other)
-    assert np.isfinite(slope).all()
-    assert not np.any(slope[~MASK])
+    turn = np.linalg.qr(rng.standard_normal((16, 16)))[0]
+    for size in (0.02, 2e-3, 2e-4):
+        hidden[..., 5] = size * np.arange(N) / (N - 1)
+        slope = 1 / (1 + 1e-8 * 15 / 16 * 12 * (N - 1) / (N + 1) / size**2)
+        r2, _ = probe((hidden @ turn).astype(dtype), np.ones((200, N), bool))
+        np.testing.assert_allclose(r2, 1 - (1 - slope) ** 2, atol=0.01)
 
 
 def test_a_position_in_a_row_is_read_exactly():
     hidden = NOISE.copy()
     hidden[..., 2] = np.arange(N)
-    np.testing.assert_allclose(probe(hidden, everywhere), [1, 0], atol=1e-3)
+    np.testing.assert_allclose(probe(hidden, EVERYWHERE), [1, 0], atol=1e-3)
 
 
 def rows_of_topics(seed, rows=64, n=40):
@@ -139,47 +117,42 @@ def rows_of_topics(seed, rows=64, n=40):
 
 def test_a_topic_with_longer_rows_is_no_position():
     states, masks = map(np.stack, zip(*map(rows_of_topics, range(20)), strict=True))
-    many = jax.jit(jax.vmap(probe))
-    found = many(states, masks).r2
-    assert abs(found.mean()) < 0.03  # 0.12 where positions are counted from the start
+    many = jax.jit(jax.vmap(lambda x, mask: position_decodability(x, mask=mask).r2))
+    assert abs(many(states, masks).mean()) < 0.03  # 0.12 where positions count from the start
     clock = np.arange(states.shape[2])[:, None]
-    np.testing.assert_allclose(many(states + 100 * clock, masks).r2, 1, atol=1e-5)
+    np.testing.assert_allclose(many(states + 100 * clock, masks), 1, atol=1e-5)
     shuffled = np.random.default_rng(0).permuted(np.broadcast_to(clock, states.shape), axis=2)
-    assert many(states + shuffled, masks).r2.mean() < 0.03
+    assert many(states + shuffled, masks).mean() < 0.03
 
 
 def test_a_probe_is_judged_on_other_rows():
     """Noise tells nothing of rows unseen, and a probe with many directions does harm there."""
     noise = np.random.default_rng(1).standard_normal((400, N, D))
-    assert abs(probe(noise, np.ones((400, N), bool)).r2) < 0.02
+    assert abs(probe(noise, np.ones((400, N), bool))[0]) < 0.02
     wide = np.random.default_rng(2).standard_normal((2, N, 20))
-    assert probe(wide, everywhere[:2]).r2 < -0.1
+    assert probe(wide, EVERYWHERE[:2])[0] < -0.1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
-def test_hidden_states_that_are_all_alike_tell_nothing(dtype, value):
-    found = probe(np.full((ROWS, N, D), value, dtype), everywhere)
-    np.testing.assert_allclose(found, [0, (N / 2) / 2], atol=1e-6)
-    assert found.r2.dtype == dtype
+def test_states_that_are_all_alike_and_nothing_that_counts_tell_nothing(dtype):
+    for value in (0.0, 0.1, 1e6):
+        found = probe(np.full((ROWS, N, D), value, dtype), EVERYWHERE)
+        np.testing.assert_allclose(found, [0, (N / 2) / 2], atol=1e-6)
+        assert found[0].dtype == dtype
+    np.testing.assert_array_equal(probe(NOISE[:, :1].astype(dtype), EVERYWHERE[:, :1]), [0, 0])
+    halves = np.arange(ROWS)[:, None] % 2 + 0 * EVERYWHERE > 0
+    assert probe(HIDDEN.astype(dtype), halves)[0] <= 0  # nothing to fit to
+    for nothing in (~EVERYWHERE, ~halves):
+        np.testing.assert_array_equal(probe(HIDDEN.astype(dtype), nothing), [0, 0])
+    with pytest.raises(ValueError, match="two"):
+        position_decodability(HIDDEN[:1])
+    with pytest.raises(ValueError, match="ridge"):
+        position_decodability(HIDDEN, ridge=1e-18)
 
 
-def test_one_position_has_nothing_to_tell():
-    np.testing.assert_array_equal(probe(NOISE[:, :1], everywhere[:, :1]), [0, 0])
-
-
-def test_nothing_that_counts():
-    np.testing.assert_array_equal(probe(HIDDEN, ~everywhere), [0, 0])
-    halves = everywhere.copy()
-    halves[::2] = False  # nothing to fit to
-    assert probe(HIDDEN, halves).r2 <= 0
-    np.testing.assert_array_equal(probe(HIDDEN, ~halves), [0, 0])
-
-
-def test_gradients_are_finite_also_where_nothing_is_told():
-    slope = jax.jit(jax.grad(lambda x: position_decodability(x).r2))
-    assert np.all(np.isfinite(slope(HIDDEN)))
-    assert np.all(np.isfinite(slope(np.zeros((ROWS, N, D)))))
-    step = 1e-6 * NOISE
-    numeric = probe(HIDDEN + step, everywhere).r2 - probe(HIDDEN - step, everywhere).r2
-    np.testing.assert_allclose(np.vdot(slope(HIDDEN), step), numeric / 2, rtol=1e-5)
+def test_gradients_are_finite_where_nothing_is_told_and_0_where_nothing_counts():
+    slope = jax.jit(jax.grad(lambda x, mask: position_decodability(x, mask=mask).r2))
+    assert np.isfinite(slope(np.zeros((ROWS, N, D)), EVERYWHERE)).all()
+    found = slope(np.where(MASK[..., None], HIDDEN, np.nan), MASK)
+    assert np.isfinite(found).all()
+    assert not np.any(found[~MASK])

@@ -1,59 +1,57 @@
-"""Distances: the inequalities they obey, their digits, their singular points, their masks."""
+"""Distances and projections: formulas, digits, singular points, masks."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
-from jaxpe import (
-    Distances,
-    PointCloud,
-    PositionalDistributions,
-    classical_mds,
-    entropy_rank,
-    euclidean_distances,
+from jaxpe import Distances, PositionalDistributions, euclidean_distances, hellinger_distances
+from jaxpe.geometry import (
+    as_distances,
+    circulant_projection,
+    circulant_residual,
+    classical_mds_from_gram,
+    distances_from_gram,
     fisher_rao_distances,
-    hellinger_distances,
+    gram_matrix,
     hellinger_gram,
-    min_separation,
-    monotonicity_violation_rate,
-    procrustes,
-    stress,
-)
-from jaxpe.geometry import as_distances, distances_from_gram, gram_matrix, sum_over_pairs
-from jaxpe.geometry.distances import matrices as module
-
-hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix = map(
-    jax.jit, (hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix)
+    hellinger_points,
+    toeplitz_projection,
+    toeplitz_residual,
 )
 
-
-def mu(n=7, vocab=20, concentration=0.3, seed=0):
-    return np.random.default_rng(seed).dirichlet(np.full(vocab, concentration), size=n)
-
-
-def test_hellinger_bounds_and_total_variation():
-    p = np.concatenate([mu(), np.eye(20)[:3]])
-    d = np.asarray(hellinger_distances(p).values)
-    l1 = np.abs(p[:, None] - p[None]).sum(-1)
-    assert d.max() <= np.sqrt(2) * (1 + 1e-15)
-    assert (d**2 <= l1 + 1e-12).all()
-    assert (l1 <= d * np.sqrt(4 - d**2) + 1e-12).all()
-    assert (d[:, None, :] <= d[:, :, None] + d[None] + 1e-12).all()
+RNG = np.random.default_rng(0)
+MU = RNG.dirichlet(np.full(20, 0.3), size=7)
 
 
-def test_fisher_rao_is_the_arccos_of_the_overlap():
-    p = np.concatenate([mu(), np.eye(20)[:3]])
-    d = np.asarray(fisher_rao_distances(p).values)
-    overlap = np.sqrt(p) @ np.sqrt(p).T
-    off = ~np.eye(len(p), dtype=bool)
-    np.testing.assert_allclose(d[off], 2 * np.arccos(np.clip(overlap, 0, 1))[off], atol=1e-7)
-    chord = np.asarray(hellinger_distances(p).values)
-    np.testing.assert_allclose(chord, 2 * np.sin(d / 4), atol=1e-12)  # chord of the arc d/2
-    assert (np.diagonal(d) == 0).all()
+@jax.jit
+def measured(mu):
+    """Hellinger and Fisher-Rao distances, and the Gram matrix."""
+    return hellinger_distances(mu).values, fisher_rao_distances(mu).values, hellinger_gram(mu)
 
 
-@pytest.mark.parametrize("shift", [1e-3, 1e-5, 1e-7])
+def pairwise(X, metric=np.linalg.norm):
+    return np.array([[metric(x - y) for y in X] for x in X])
+
+
+def test_the_formulas_and_the_inequalities():
+    p = np.concatenate([MU, np.eye(20)[:3]])
+    chord, arc, gram = map(np.asarray, measured(p))
+    roots = np.sqrt(p)
+    np.testing.assert_allclose(chord, pairwise(roots), atol=1e-12)
+    angles = 2 * np.arccos(np.clip(roots @ roots.T, 0, 1))
+    np.testing.assert_allclose(arc, angles * ~np.eye(len(p), dtype=bool), atol=1e-7)
+    np.testing.assert_allclose(chord, 2 * np.sin(arc / 4), atol=1e-12)  # chord of the arc d/2
+    centred = roots - roots.mean(0)
+    np.testing.assert_allclose(gram, centred @ centred.T, atol=1e-12)
+    np.testing.assert_allclose(gram_matrix(chord), gram, atol=1e-12)
+    l1 = pairwise(p, lambda x: np.abs(x).sum())
+    assert (chord**2 <= l1 + 1e-12).all()
+    assert (l1 <= chord * np.sqrt(4 - chord**2) + 1e-12).all()
+
+
+@pytest.mark.parametrize("shift", [1e-3, 1e-7])
 def test_fisher_rao_keeps_its_digits_near_zero(shift):
     p, q = np.array([0.3, 0.7]), np.array([0.3 + shift, 0.7 - shift])
     # On two words √μ is a point of the circle, at angle asin √μ_1, so d = 2 |θ_p − θ_q|.
@@ -67,79 +65,41 @@ def test_fisher_rao_keeps_its_digits_near_zero(shift):
     assert abs(float(fisher_rao_distances(p32).values[0, 1]) - float(exact32)) <= 2e-7
 
 
-def test_gram_from_distances_equals_gram_from_roots_and_is_positive_semidefinite():
-    B = hellinger_gram(mu())
-    np.testing.assert_allclose(gram_matrix(hellinger_distances(mu())), B, atol=1e-12)
-    np.testing.assert_allclose(B.sum(0), 0, atol=1e-12)
-    assert np.linalg.eigvalsh(B).min() > -1e-14
-
-
-def test_fisher_rao_is_not_euclidean():
-    corners = np.concatenate([np.eye(4), np.full((1, 4), 0.25), mu(4, 4)])
-    assert np.linalg.eigvalsh(gram_matrix(fisher_rao_distances(corners))).min() < -0.1
-
-
 def test_nearly_equal_distributions_keep_digits_that_overlaps_lose():
-    rng = np.random.default_rng(0)
-    base = rng.dirichlet(np.ones(3000))
-    p = base * (1 + 1e-4 * rng.standard_normal((40, 3000)))
+    base = RNG.dirichlet(np.ones(3000))
+    p = base * (1 + 1e-4 * RNG.standard_normal((40, 3000)))
     p = (p / p.sum(1, keepdims=True)).astype(np.float32)
-    exact = np.asarray(hellinger_gram(p.astype(np.float64)))
-
-    def error(B):
-        return np.abs(np.asarray(B, np.float64) - exact).max() / np.abs(exact).max()
-
-    assert error(hellinger_gram(p)) < 1e-3
-    assert error(gram_matrix(hellinger_distances(p))) < 1e-3
-    overlap = np.sqrt(p) @ np.sqrt(p).T
-    rough = np.sqrt(np.maximum(2 - 2 * overlap, 0)) * (1 - np.eye(40, dtype=np.float32))
-    assert error(gram_matrix(rough)) > 0.1
+    roots = np.sqrt(p.astype(float))
+    exact = (roots - roots.mean(0)) @ (roots - roots.mean(0)).T
+    for B in (hellinger_gram(p), gram_matrix(hellinger_distances(p))):
+        assert np.abs(np.asarray(B, np.float64) - exact).max() < 1e-3 * np.abs(exact).max()
 
 
-def test_products_agree_with_differences(monkeypatch):
-    X = np.random.default_rng(0).standard_normal((9, 5)) + 100.0
+def test_large_inputs_are_multiplied_and_agree_with_differences():
+    """More than four million differences: from inner products, where equal rows are at 0."""
+    X = RNG.standard_normal((300, 50)) + 100.0
     X[3] = X[4]
-    slow = euclidean_distances(X).values
-    monkeypatch.setattr(module, "_DIFFERENCES", 0)
-    untraced = euclidean_distances.__wrapped__  # the jitted one knows these shapes
-
-    def products(X):
-        return untraced(X).values
-
-    fast = products(X)
-    np.testing.assert_allclose(fast, slow, atol=1e-10)
-    assert not np.array_equal(fast, slow)
-    assert fast[3, 4] == 0
-    assert np.isfinite(jax.grad(lambda X: jnp.sum(products(X)))(X)).all()
+    found = euclidean_distances(X).values
+    exact = np.sqrt(np.maximum(((X[:, None] - X[None]) ** 2).sum(-1), 0))
+    np.testing.assert_allclose(found, exact, atol=1e-10)
+    assert found[3, 4] == 0
+    assert np.isfinite(jax.grad(lambda X: jnp.sum(euclidean_distances(X).values))(X)).all()
 
 
-def test_permuting_words_changes_nothing_and_permuting_positions_permutes():
-    p, rng = mu(), np.random.default_rng(3)
-    words, places = rng.permutation(20), rng.permutation(7)
-    for distance in (hellinger_distances, fisher_rao_distances):
-        d = np.asarray(distance(p).values)
-        np.testing.assert_allclose(distance(p[:, words]).values, d, atol=1e-12)
-        np.testing.assert_allclose(distance(p[places]).values, d[places][:, places], atol=1e-12)
-
-
-@pytest.mark.parametrize("junk", [0.0, 7.0, np.nan])
+@pytest.mark.parametrize("junk", [7.0, np.nan])
 def test_absent_positions_take_no_part_whatever_stands_there(junk):
-    keep = np.array([True, False, True, True, False, True])
-    p = mu(6)
-    holed = PositionalDistributions(jnp.where(keep[:, None], p, junk), jnp.asarray(keep))
+    keep = np.array([True, False, True, True, False, True, True])
+    holed = PositionalDistributions(jnp.where(keep[:, None], MU, junk), jnp.asarray(keep))
     inner = np.ix_(keep, keep)
-    for function in (hellinger_distances, fisher_rao_distances, hellinger_gram):
-        whole, part = function(holed), function(p[keep])
-        whole, part = (x.values if isinstance(x, Distances) else x for x in (whole, part))
-        whole = np.array(whole)
-        np.testing.assert_allclose(whole[inner], part, atol=1e-12)
-        whole[inner] = 0
-        assert (whole == 0).all()
-    D = np.full((6, 6), junk)
-    D[inner] = hellinger_distances(p[keep]).values
-    B = np.asarray(gram_matrix(Distances(jnp.asarray(D), jnp.asarray(keep))))
-    np.testing.assert_allclose(B[inner], hellinger_gram(p[keep]), atol=1e-12)
-    assert (as_distances(Distances(jnp.asarray(D), jnp.asarray(keep))).values[1] == 0).all()
+    for whole, part in zip(measured(holed), measured(MU[keep]), strict=True):
+        expected = np.zeros((7, 7))
+        expected[inner] = part
+        np.testing.assert_allclose(whole, expected, atol=1e-12)
+    D = np.full((7, 7), junk)
+    D[inner] = hellinger_distances(MU[keep]).values
+    D = Distances(jnp.asarray(D), jnp.asarray(keep))
+    np.testing.assert_allclose(gram_matrix(D)[inner], hellinger_gram(MU[keep]), atol=1e-12)
+    assert (as_distances(D).values[1] == 0).all()
 
 
 @pytest.mark.parametrize("distance", [hellinger_distances, fisher_rao_distances])
@@ -153,66 +113,66 @@ def test_gradients_are_finite_at_zero_probabilities_and_equal_rows(distance):
     assert np.abs(jacobian[0, 2, 2, :2]).min() > 0.1
 
 
-@pytest.mark.parametrize("distance", [hellinger_distances, fisher_rao_distances])
-def test_gradient_along_the_simplex(distance):
-    p = mu(4, 6, 5.0)
-    tangent = np.random.default_rng(1).standard_normal(p.shape)
-    tangent -= tangent.mean(1, keepdims=True)
-
-    def f(p):
-        return jnp.sum(distance(p).values ** 3)
-
-    h = 1e-6
-    slope = (f(p + h * tangent) - f(p - h * tangent)) / (2 * h)
-    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(f))(p), tangent), slope, rtol=1e-6)
+@pytest.mark.parametrize(("digits", "resolved"), [(16, False), (17, True)])
+def test_squared_distances_below_sixteen_roundings_are_0(digits, resolved):
+    product = 1.0 - digits * np.finfo(float).eps
+    D = distances_from_gram(np.array([[1.0, product], [product, 1.0]]))
+    assert bool(D[0, 1] > 0) == resolved
 
 
-def test_nan_stays_nan():
-    p = mu(4)
-    p[1, 0] = np.nan
-    for distance in (hellinger_distances, fisher_rao_distances):
-        d = np.asarray(distance(p).values)
-        assert np.isnan(d[1, [0, 2, 3]]).all()
-
-
-def test_distances_from_gram_equal_those_of_the_points_and_keep_nan():
-    X = np.random.default_rng(0).standard_normal((5, 3))
+def test_distances_from_gram_are_those_of_the_points_and_keep_nan():
+    X = RNG.standard_normal((5, 3))
     X[4] = X[3]
     B = (X - X.mean(0)) @ (X - X.mean(0)).T
-    d = distances_from_gram(B).values
-    np.testing.assert_allclose(d, euclidean_distances(X).values, atol=1e-12)
-    assert d[3, 4] == 0
     present = np.arange(5) != 2
-    assert (distances_from_gram(B, present=present).values[2] == 0).all()
+    found = distances_from_gram(B, present=present).values
+    np.testing.assert_allclose(found, pairwise(X) * np.outer(present, present), atol=1e-12)
+    assert found[3, 4] == 0
     B[0, 1] = np.nan
-    assert np.isnan(distances_from_gram(B).values[0, 1])
+    assert np.isnan(distances_from_gram(B, present=present).values[0, 1])
 
 
-def test_integers_become_floats_before_they_are_cut():
-    """`jax.jit` keeps 32 bits of the integers of NumPy: 2**32 would be 0."""
-    P = np.array([[0, 0], [3, 4], [6, 9]]) * 2**32
-    D = np.abs(P[:, :1] - P[:, 0])
-    calls = {
-        "points": lambda P, D: euclidean_distances(P).values,
-        "matrix": lambda P, D: as_distances(D).values,
-        "stress": lambda P, D: stress(P, D),
-        "encoding": lambda P, D: stress(Distances(D, np.ones(3, bool)), D + D),
-        "cloud": lambda P, D: stress(P[:, :1], PointCloud(P, np.ones(3, bool))),
-        "separation": lambda P, D: min_separation(P),
-        "rate": lambda P, D: monotonicity_violation_rate(P),
-        "mds": lambda P, D: classical_mds(D, dim=1).coordinates,
-        "rank": lambda P, D: entropy_rank(P),
-        "procrustes": lambda P, D: procrustes(P, P[::-1]).aligned,
-        "pairs": lambda P, D: sum_over_pairs(lambda d: d, P),
-    }
-    with jax.enable_x64(False):
-        for name, call in calls.items():
-            found, expected = call(P, D), call(P.astype(float), D.astype(float))
-            np.testing.assert_array_equal(found, expected, err_msg=name)
-            assert np.any(np.asarray(found)) or name == "rate", name
+def test_derivatives_at_columns_that_are_constant():
+    """They are made equal by a constant."""
+    mu = MU[:1].repeat(6, axis=0)
+    jacobian = jax.jit(jax.jacobian(lambda mu: hellinger_points(mu).points))(mu)
+    np.testing.assert_allclose(jacobian[2, 4, 2, 4], 0.5 / np.sqrt(mu[2, 4]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2)])
-def test_distances_of_a_wrong_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"matrix of distances has shape .* pass \[n, n\]"):
-        as_distances(np.ones(shape))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distributions_equal_up_to_rounding_are_equal(dtype):
+    eps = np.finfo(dtype).eps
+    rounding = 1 + eps * RNG.integers(-2, 3, (6, 20)).astype(dtype)
+    mu = MU[:1].repeat(6, axis=0).astype(dtype) * rounding
+    gram = hellinger_gram(mu)
+    assert not np.asarray(gram).any()
+    assert int(classical_mds_from_gram(gram, dim=2).rank) == 0
+    mu[0, 0] *= 1 + 1000 * eps
+    assert np.asarray(hellinger_distances(mu).values)[0, 1] > 0
+
+
+A = RNG.standard_normal((7, 7))
+PROJECTIONS = [(toeplitz_projection, toeplitz_residual), (circulant_projection, circulant_residual)]
+
+
+@pytest.mark.parametrize(("project", "residual"), PROJECTIONS)
+def test_projections_are_least_squares(project, residual):
+    offset = np.arange(7)[None] - np.arange(7)[:, None]
+    if project is circulant_projection:
+        offset = offset % 7
+    basis = np.stack([(offset == k).ravel() for k in np.unique(offset)], 1).astype(float)
+    expected = (basis @ np.linalg.lstsq(basis, A.ravel(), rcond=None)[0]).reshape(7, 7)
+    np.testing.assert_allclose(project(A), expected)
+    share = ((A - expected) ** 2).sum() / (A**2).sum()
+    np.testing.assert_allclose([residual(A), residual(-3 * A)], share)
+    assert residual(np.zeros((7, 7))) == 0
+
+
+def test_their_own_matrices_are_recognised_exactly():
+    toeplitz = scipy.linalg.toeplitz([0.1, 0.7, 0.3, 0.4], [0.1, 0.9, 0.2, 0.8])
+    circulant = scipy.linalg.circulant([0.1, 0.7, 0.3, 0.9])
+    for dtype in (np.float32, np.float64):
+        assert toeplitz_residual(toeplitz.astype(dtype)) == 0
+        assert circulant_residual(circulant.astype(dtype)) == 0
+        assert toeplitz_residual(circulant.astype(dtype)) == 0
+    assert circulant_residual(toeplitz) > 0.01

@@ -9,27 +9,17 @@ import numpy as np
 import pytest
 
 from jaxpe import euclidean_distances
-from jaxpe.geometry import classical_mds_from_gram, classical_mds_from_points, principal_eigenpairs
-from jaxpe.geometry.distances.points import PointCloud, hellinger_points
-from jaxpe.geometry.mds import from_points
-from jaxpe.geometry.mds.gauge import gauged_coordinates
-from jaxpe.geometry.mds.krylov import orthonormal
-from tests.geometry.test_mds import polygon
+from jaxpe.geometry import (
+    PointCloud,
+    classical_mds_from_gram,
+    classical_mds_from_points,
+    principal_eigenpairs,
+)
+from tests.geometry.test_mds import HEXAGON_IN_4, by_eigh, centred_gram
 
 METHODS = ("dense", "krylov")
 RNG = np.random.default_rng(0)
-N, K = 60, 20
-
-
-def centred_gram(X):
-    X = X - X.mean(0)
-    return X @ X.T
-
-
-def with_eigenvalues(values):
-    values = np.asarray(values, float)
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((len(values),) * 2))[0]
-    return (Q * values) @ Q.T
+MANY, FEW = 100, 20  # more rows than a Krylov basis, and fewer
 
 
 def decaying(n, k):
@@ -38,27 +28,36 @@ def decaying(n, k):
 
 
 @partial(jax.jit, static_argnames=("dim", "method"))
-def _scaling(cloud, *, dim, method):
+@partial(jax.vmap, in_axes=(0, 0, None, None))
+def scaling(X, present, dim, method):
+    cloud = PointCloud(X, present)
     return classical_mds_from_points(cloud, dim=dim, method=method, tolerance=1e-10)
 
 
-def scaling(X, *, dim, method, present=None):
-    present = np.ones(len(X), bool) if present is None else present
-    return _scaling(PointCloud(jnp.asarray(X), jnp.asarray(present)), dim=dim, method=method)
-
-
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("shape", [(N, K), (K, N)])
+@pytest.mark.parametrize("shape", [(MANY, FEW), (FEW, MANY)])
 def test_every_method_equals_the_matrix(method, shape):
-    X = decaying(*shape)
-    found = scaling(X, dim=3, method=method)
-    exact = classical_mds_from_gram(centred_gram(X), dim=3)
-    np.testing.assert_allclose(found.coordinates, exact.coordinates, atol=1e-9)
-    np.testing.assert_allclose(found.eigenvalues, exact.eigenvalues[:3], rtol=1e-12)
-    np.testing.assert_allclose(found.trace, exact.eigenvalues.sum())
-    assert found.converged
-    assert (found.residuals < 1e-10).all()
+    """Of all positions, of some, of points of rank 2 and 0, and with a NaN."""
+    X = np.stack([decaying(*shape)] * 5)
+    present = np.ones(X.shape[:2], bool)
+    present[1] = RNG.random(shape[0]) < 0.7
+    X[1][~present[1]] = np.nan
+    X[2, :, 2:], X[3], X[4, 3, 1] = 0, 0, np.nan
+    found = scaling(X, present, 3, method)
+    for k, rank in enumerate((3, 3, 2, 0)):
+        here = present[k]
+        expected, values = by_eigh(centred_gram(X[k][here]), 3)
+        P = np.asarray(found.coordinates[k])
+        np.testing.assert_allclose(P[here][:, :rank], expected[:, :rank], atol=1e-9)
+        assert (P[~here] == 0).all()
+        assert (P[:, rank:] == 0).all()
+        np.testing.assert_allclose(found.eigenvalues[k], values[:3], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found.trace[k], values.sum(), atol=1e-12)
+    assert found.converged.tolist() == [True] * 4 + [False]
+    assert (found.residuals[:4] < 1e-10).all()
     assert found.method == method
+    assert np.isnan(found.coordinates[4]).all()
+    assert np.isnan(found.eigenvalues[4]).all()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_the_choice_is_by_sizes(shape, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_residuals_are_true_ones(method):
-    X = RNG.standard_normal((200, 150))
+    X = RNG.standard_normal((MANY, 90))
     found = jax.jit(lambda X: classical_mds_from_points(X, dim=3, method=method))(X)
     B, values = centred_gram(X), np.asarray(found.eigenvalues)
     V = np.asarray(found.coordinates) / np.sqrt(values)
@@ -82,54 +81,41 @@ def test_residuals_are_true_ones(method):
 
 
 def test_an_operator_that_is_not_symmetric_does_not_converge():
-    found = principal_eigenpairs(lambda Y: jnp.concatenate([-Y[100:], Y[:100]]), 200, dim=1)
+    found = principal_eigenpairs(lambda Y: jnp.concatenate([-Y[50:], Y[:50]]), 100, dim=1)
     assert not found.converged
     assert found.residuals > 0.01
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_absent_positions_are_as_if_removed(method):
-    X, present = decaying(N, K), RNG.random(N) < 0.7
-    X[~present] = np.nan
-    whole = scaling(X, dim=3, method=method, present=present)
-    part = classical_mds_from_gram(centred_gram(X[present]), dim=3)
-    np.testing.assert_allclose(whole.coordinates[present], part.coordinates, atol=1e-9)
-    assert (whole.coordinates[~present] == 0).all()
-    np.testing.assert_allclose(whole.trace, part.eigenvalues.sum())
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rank", [0, 2])
-@pytest.mark.parametrize("shape", [(N, K), (K, N)])
-def test_columns_beyond_the_rank_are_zeros(method, rank, shape):
-    X = np.zeros(shape)
-    X[:, :rank] = decaying(len(X), rank)
-    found = scaling(X, dim=3, method=method)
-    np.testing.assert_allclose(found.coordinates @ found.coordinates.T, centred_gram(X), atol=1e-12)
-    assert (found.coordinates[:, rank:] == 0).all()
-    assert found.converged
-
-
-@pytest.mark.parametrize(("method", "n"), [("dense", 1), *((method, 5) for method in METHODS)])
+@pytest.mark.parametrize(("method", "n"), [("dense", 1), ("dense", 5), ("krylov", 5)])
 def test_fewer_points_than_columns(method, n):
     X = RNG.standard_normal((n, 3))
-    found = scaling(X, dim=7, method=method)
+    found = classical_mds_from_points(X, dim=7, method=method)
     assert found.coordinates.shape == (n, 7)
     np.testing.assert_allclose(found.coordinates @ found.coordinates.T, centred_gram(X), atol=1e-12)
     assert found.converged
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_nan_stays_nan(method):
-    X = decaying(N, K)
-    X[3, 1] = np.nan
-    found = scaling(X, dim=3, method=method)
-    assert np.isnan(found.coordinates).all()
-    assert np.isnan(found.eigenvalues).all()
-    assert not found.converged
+def test_many_rows_are_multiplied_in_blocks():
+    """Whose eigenvalues have derivatives 2 X v vᵀ."""
+    X = decaying(2500, 8)
+    find = jax.jit(
+        jax.value_and_grad(
+            lambda X: (lambda mds: (jnp.sum(mds.eigenvalues), mds))(
+                classical_mds_from_points(X, dim=2)
+            ),
+            has_aux=True,
+        )
+    )
+    (total, mds), gradient = find(X)
+    centred = X - X.mean(0)
+    _, s, Vt = np.linalg.svd(centred, full_matrices=False)
+    np.testing.assert_allclose(total, (s[:2] ** 2).sum())
+    np.testing.assert_allclose(np.abs(mds.coordinates), np.abs(centred @ Vt[:2].T), atol=1e-9)
+    assert mds.residuals.max() < 1e-12
+    np.testing.assert_allclose(gradient, 2 * centred @ Vt[:2].T @ Vt[:2], atol=1e-9)
 
 
-# Eigenvalues of a symmetric matrix of 130 rows, more than its Krylov basis, or of 60.
+# Eigenvalues of a symmetric matrix of 130 rows, more than its Krylov basis.
 SPECTRA = {
     "one eigenvalue": np.ones(130),
     "25 copies of the largest": np.r_[np.full(25, 3.0), np.linspace(2, 0, 105)],
@@ -140,8 +126,8 @@ SPECTRA = {
     "indefinite": np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 127)],
     "negative": -np.linspace(1, 2, 130),
     "zero": np.zeros(130),
-    "few rows": np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 57)],
 }
+Q = np.linalg.qr(np.random.default_rng(0).standard_normal((130, 130)))[0]
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
@@ -150,52 +136,26 @@ def eigenpairs(B, *, dim, tolerance=1e-8):
     return principal_eigenpairs(multiply, len(B), dim=dim, tolerance=tolerance, dtype=B.dtype)
 
 
-@pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize(("dtype", "accuracy"), [(np.float64, 1e-13), (np.float32, 1e-5)])
-def test_eigenpairs_of_every_spectrum(spectrum, dtype, accuracy):
-    values, dim = SPECTRA[spectrum], 20
-    B = with_eigenvalues(values).astype(dtype)
-    found = eigenpairs(B, dim=dim, tolerance=max(1e-8, 100 * float(np.finfo(dtype).eps)))
-    assert found.converged
-    V, scale = np.asarray(found.vectors), max(abs(values[0]), 1e-30)
-    np.testing.assert_allclose(found.eigenvalues, values[:dim], atol=accuracy * max(abs(values)))
-    np.testing.assert_allclose(V.T @ V, np.eye(dim), atol=10 * np.finfo(dtype).eps)
-    residuals = np.linalg.norm(B @ V - V * np.asarray(found.eigenvalues), axis=0) / scale
-    np.testing.assert_allclose(found.residuals, residuals, atol=100 * np.finfo(dtype).eps)
+def test_eigenpairs_of_every_spectrum(dtype, accuracy):
+    for name, values in SPECTRA.items():
+        B = ((Q * values) @ Q.T).astype(dtype)
+        found = eigenpairs(B, dim=20, tolerance=max(1e-8, 100 * float(np.finfo(dtype).eps)))
+        assert found.converged, name
+        V, scale = np.asarray(found.vectors), max(abs(values[0]), 1e-30)
+        close = partial(np.testing.assert_allclose, err_msg=name)
+        close(found.eigenvalues, values[:20], atol=accuracy * max(abs(values)))
+        close(V.T @ V, np.eye(20), atol=10 * np.finfo(dtype).eps)
+        residuals = np.linalg.norm(B @ V - V * np.asarray(found.eigenvalues), axis=0) / scale
+        close(found.residuals, residuals, atol=100 * np.finfo(dtype).eps)
 
 
 def test_copies_that_no_start_sees_are_found_at_last():
     """Ten of one eigenvalue for a block of eight: all residuals are small before they are found."""
-    values = np.r_[np.full(10, 3.0), np.linspace(2.5, 0, 190)]
-    found = eigenpairs(with_eigenvalues(values), dim=9, tolerance=1e-6)
+    B = (Q * np.r_[np.full(10, 3.0), np.linspace(2.5, 0, 120)]) @ Q.T
+    found = eigenpairs(B, dim=9, tolerance=1e-6)
     assert found.converged
     np.testing.assert_allclose(found.eigenvalues, 3.0, rtol=1e-12)
-
-
-def test_dependent_columns_are_replaced_not_normalised():
-    V = np.linalg.qr(RNG.standard_normal((30, 6)))[0]
-    Y = np.concatenate([V[:, :2], V[:, :2] @ RNG.standard_normal((2, 2)), np.zeros((30, 1))], 1)
-    dependent = jnp.asarray(Y), jnp.asarray(V)
-    found = orthonormal(*dependent, jnp.asarray(RNG.standard_normal((30, 5))))
-    whole = np.concatenate([V, found], 1)
-    np.testing.assert_allclose(whole.T @ whole, np.eye(11), atol=1e-14)
-
-
-def test_in_float32_on_a_spectrum_of_sampling_noise():
-    """Words that drift with position, a few hundred a position: beyond the signal it is flat."""
-    t = np.linspace(0, 1, 700)[:, None]
-    drift = np.cos(np.pi * t * np.arange(1, 4)) @ RNG.standard_normal((3, 900))
-    mu = np.exp(drift) / np.arange(1, 901)
-    counts = RNG.poisson(500 * mu / mu.sum(1, keepdims=True)).astype(float)
-    mu = counts / counts.sum(1, keepdims=True)
-    found = classical_mds_from_points(
-        hellinger_points(mu.astype(np.float32)), dim=20, method="krylov"
-    )
-    exact = np.linalg.eigvalsh(centred_gram(np.sqrt(mu)))[::-1]
-    assert exact[20] > 0.98 * exact[19]
-    assert found.converged
-    values = np.asarray(found.eigenvalues, float)
-    np.testing.assert_allclose(values / exact[0], exact[:20] / exact[0], atol=1e-5)
 
 
 def test_memory_grows_with_the_points_not_with_the_pairs():
@@ -210,14 +170,11 @@ def test_memory_grows_with_the_points_not_with_the_pairs():
 
 # Points whose derivative is hard, and how many columns are looked at.
 POINTS = {
-    "wide": (RNG.standard_normal((6, 9)), 2),
-    "high": (RNG.standard_normal((9, 5)), 2),
-    "hexagon in 4": (
-        np.concatenate([polygon(6), 0.5 * polygon(6)[[0, 2, 4, 1, 3, 5]]], 1), 2,
-    ),
+    "hexagon in 4": (HEXAGON_IN_4, 2),
     "all kept": (RNG.standard_normal((7, 3)), 5),
     "simplex, all kept": (np.eye(6), 5),
-}  # fmt: skip
+    "a dense tail below the cut": (RNG.standard_normal((MANY, 30)), 3),
+}
 
 
 def invariant(P):
@@ -227,100 +184,50 @@ def invariant(P):
 
 @pytest.mark.parametrize(
     ("points", "method"),
-    [(points, "dense") for points in POINTS] + [("hexagon in 4", "krylov")],
+    [(points, "dense") for points in POINTS if "tail" not in points]
+    + [("hexagon in 4", "krylov"), ("a dense tail below the cut", "krylov")],
 )
-def test_derivative_equals_that_of_the_matrix_and_finite_differences(points, method):
+def test_derivatives_equal_those_of_the_matrix(points, method):
     X, dim = POINTS[points]
-    E, h = np.random.default_rng(3).standard_normal(X.shape), 1e-6
+    E, h = np.random.default_rng(3).standard_normal(X.shape), 1e-5
 
-    @jax.jit
     def by_matrix(X):
         centred = X - X.mean(0, keepdims=True)
         return invariant(classical_mds_from_gram(centred @ centred.T, dim=dim).coordinates)
 
-    @jax.jit
     def f(X):
-        return invariant(scaling(X, dim=dim, method=method).coordinates)
+        options = {"dim": dim, "method": method, "tolerance": 1e-10}
+        return invariant(classical_mds_from_points(X, **options).coordinates)
 
     @jax.jit
-    def derivatives(X, E):
-        return *jax.value_and_grad(f)(X), jax.jvp(f, (X,), (E,))[1]
+    def derivatives(X):
+        expected, change = jax.jvp(jax.grad(by_matrix), (X,), (E,))
+        gradient, second = jax.jvp(jax.grad(f), (X,), (E,))
+        return expected, gradient, jax.jvp(f, (X,), (E,))[1], change, second
 
-    value, gradient, forward = derivatives(X, E)
-    expected, expected_gradient = jax.jit(jax.value_and_grad(by_matrix))(X)
-    np.testing.assert_allclose(value, expected)
-    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-8)
-    slope = (by_matrix(X + h * E) - by_matrix(X - h * E)) / (2 * h)
-    np.testing.assert_allclose(jnp.vdot(gradient, E), slope, rtol=2e-6)
-    np.testing.assert_allclose(forward, jnp.vdot(gradient, E), rtol=1e-10)
-
-
-def test_derivative_without_any_known_eigenvectors_beyond_the_cut():
-    """Conjugate gradients alone, in a dense tail right below the cut."""
-    X = RNG.standard_normal((40, 30))
-    X = X - X.mean(0)
-    values, V = np.linalg.eigh(X @ X.T)
-    values, V = jnp.asarray(values[::-1][:3]), jnp.asarray(V[:, ::-1][:, :3])
-
-    def f(X):
-        P = gauged_coordinates(lambda X, Y: X @ (X.T @ Y), 3, X, V, values)[0]
-        return jnp.sum((P @ P.T) ** 3)
-
-    def by_matrix(X):
-        return jnp.sum((lambda P: (P @ P.T) ** 3)(classical_mds_from_gram(X @ X.T, dim=3)[0]))
-
-    expected = jax.jit(jax.grad(by_matrix))(X)
-    np.testing.assert_allclose(jax.jit(jax.grad(f))(X), expected, rtol=1e-8, atol=1e-6)
+    expected, gradient, forward, change, second = derivatives(X)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-8 * size)
+    np.testing.assert_allclose(forward, np.vdot(gradient, E), rtol=1e-9)
+    np.testing.assert_allclose(second, change, rtol=1e-5, atol=1e-6 * np.abs(change).max())
+    if "tail" not in points:
+        value = jax.jit(by_matrix)
+        slope = (value(X + h * E) - value(X - h * E)) / (2 * h)
+        np.testing.assert_allclose(forward, slope, rtol=1e-6)
 
 
-@partial(jax.jit, static_argnames=("dim", "method"))
-def slope_of_cubes(X, *, dim, method):
-    return jax.grad(lambda X: jnp.sum(scaling(X, dim=dim, method=method).coordinates ** 3))(X)
-
-
-@pytest.mark.parametrize(("dim", "method"), [(1, "dense"), (3, "dense"), (1, "krylov")])
-@pytest.mark.parametrize("X", [np.eye(12), np.zeros((12, 12)), np.ones((12, 12))])
-def test_gradients_are_finite_where_the_cut_splits_equal_eigenvalues(X, dim, method):
-    assert np.isfinite(slope_of_cubes(X, dim=dim, method=method)).all()
-
-
-def test_finite_also_where_more_are_equal_than_are_known():
-    V = jnp.eye(40)[:, :2]
-    f = lambda B: jnp.sum(  # noqa: E731
-        gauged_coordinates(lambda B, Y: B @ Y, 2, B, V, jnp.ones(2))[0] ** 3
-    )
-    assert np.isfinite(jax.jit(jax.grad(f))(np.eye(40))).all()
-
-
-@pytest.mark.parametrize("method", ["dense", "krylov"])
-def test_second_derivatives_where_eigenvalues_repeat(method):
-    X, dim = POINTS["hexagon in 4"]
-    E, h = np.random.default_rng(3).standard_normal(X.shape), 1e-5
-
-    @jax.jit
-    def gradient(X):
-        return jax.grad(lambda X: invariant(scaling(X, dim=dim, method=method).coordinates))(X)
-
-    change = (gradient(X + h * E) - gradient(X - h * E)) / (2 * h)
-    np.testing.assert_allclose(jax.jvp(gradient, (X,), (E,))[1], change, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize(("dim", "method"), [(1, "dense"), (3, "dense"), (2, "krylov")])
+def test_gradients_are_finite_where_the_cut_splits_equal_eigenvalues(dim, method):
+    n = MANY if method == "krylov" else 12
+    slopes = jax.jit(jax.grad(
+        lambda X: jnp.sum(classical_mds_from_points(X, dim=dim, method=method).coordinates ** 3)
+    ))  # fmt: skip
+    for X in (np.eye(n), np.zeros((n, n)), np.ones((n, n))):
+        assert np.isfinite(slopes(X)).all()
 
 
 def test_wrong_structure_is_refused():
-    X = np.eye(4)
-    with pytest.raises(ValueError, match="dim must be at least 1, not 0"):
-        classical_mds_from_points(X, dim=0)
-    with pytest.raises(ValueError, match="unknown method 'lanczos'"):
-        inspect.unwrap(classical_mds_from_points)(X, dim=1, method="lanczos")
-
-
-def test_products_block_by_block_are_those_of_the_whole(monkeypatch):
-    X, Y = map(jnp.asarray, (decaying(N, K), RNG.standard_normal((N, 3))))
-
-    def loss(X, Y):
-        return jnp.sum(from_points.gram_product(X, Y) ** 2)
-
-    whole = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(X, Y)
-    monkeypatch.setattr(from_points, "_ROWS", 8)  # seven blocks, and four rows
-    in_blocks = jax.jit(jax.value_and_grad(lambda *xs: loss(*xs), argnums=(0, 1)))(X, Y)
-    np.testing.assert_allclose(from_points.gram_product(X, Y), X @ (X.T @ Y), atol=1e-12)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-10), in_blocks, whole)
+    with pytest.raises(ValueError, match="dim"):
+        classical_mds_from_points(np.eye(4), dim=0)
+    with pytest.raises(ValueError, match="lanczos"):
+        inspect.unwrap(classical_mds_from_points)(np.eye(4), dim=1, method="lanczos")

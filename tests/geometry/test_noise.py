@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from jaxpe import (
-    Distances,
     count_tokens,
     hellinger_gram,
     noise_floor,
@@ -18,20 +18,18 @@ from jaxpe import (
     stress,
 )
 from jaxpe.data import three_regimes, zipf_stationary
-from jaxpe.geometry import (
-    rank_above_null,
-    weighted_gram,
-)
+from jaxpe.geometry import rank_above_null, weighted_gram
 
 KEY = jax.random.key(0)
 LENGTH, VOCAB, DOCUMENTS = 12, 300, 3000
 
 
 @partial(jax.jit, static_argnames="folds")
-def counted(ids, mask=None, folds=16):
+def counted(ids, mask, folds=16):
     return count_tokens(ids, vocab_size=VOCAB, mask=mask, folds=folds)
 
 
+EVERYWHERE = np.ones((DOCUMENTS, LENGTH), bool)
 split_half = jax.jit(split_half_geometry, static_argnames="splits")
 
 
@@ -46,89 +44,111 @@ def regimes():
 
 
 @jax.jit
-def plug_in_trace(counts):
-    return jnp.trace(hellinger_gram(positional_distributions(counts)))
+def plug_in_and_floor(counts):
+    gram = hellinger_gram(positional_distributions(counts))
+    return jnp.trace(gram), noise_floor(counts)
 
 
 def test_without_signal_halves_cancel_and_the_floor_is_the_plug_in(stationary):
-    counts = counted(stationary.ids)
-    plug_in, floor = plug_in_trace(counts), jax.jit(noise_floor)(counts)
+    counts = counted(stationary.ids, EVERYWHERE)
+    plug_in, floor = plug_in_and_floor(counts)
     assert plug_in > 0.1
     np.testing.assert_allclose(floor.trace, plug_in, rtol=0.04)
     assert abs(split_half(counts, key=KEY).trace) < 0.05 * plug_in
-
-
-def test_floor_covers_a_long_tail_of_rare_words_and_thin_positions(stationary):
+    # A long tail of rare words and thin positions.
     mask = np.arange(DOCUMENTS)[:, None] < np.linspace(DOCUMENTS, 40, LENGTH).astype(int)[None]
-    counts = counted(stationary.ids, mask)
-    floor, plug_in = jax.jit(noise_floor)(counts).trace, plug_in_trace(counts)
+    plug_in, floor = plug_in_and_floor(counted(stationary.ids, mask))
     # The floor has the variance alone; E√μ̂ also differs between thin and thick positions.
-    assert 0.8 * plug_in < floor < plug_in
-    half = jax.jit(noise_floor)(counted(stationary.ids, mask & (np.arange(LENGTH) < LENGTH // 2)))
+    assert 0.8 * plug_in < floor.trace < plug_in
+    _, half = plug_in_and_floor(counted(stationary.ids, mask & (np.arange(LENGTH) < LENGTH // 2)))
     centred = np.sum(half.per_position) * (1 - 1 / (LENGTH // 2))  # E‖x_i − x̄‖² over those present
     np.testing.assert_allclose(half.trace, centred, rtol=1e-5)
 
 
+def test_the_floor_is_the_variance_of_roots_of_poisson_counts():
+    tokens = np.array([[30, 10, 2, 0], [6, 1, 1, 0], [0, 0, 0, 0]])
+    counts = count_tokens(np.zeros((1, 3), int), vocab_size=4)._replace(tokens=jnp.asarray(tokens))
+    k, pooled = np.arange(1, 200), tokens.sum(0) / tokens.sum()
+
+    def variance(rate):
+        log_terms = k * np.log(np.maximum(rate, 1e-30)) - rate - scipy.special.gammaln(k + 1)
+        return rate - np.sum(np.sqrt(k) * np.exp(log_terms)) ** 2
+
+    size = tokens.sum(1)[:2]
+    each = np.array([[[variance(s * n * p) for p in pooled] for n in size] for s in (1, 0.5)])
+    _, found = plug_in_and_floor(counts)
+    per_position = each[0].sum(1) / size
+    np.testing.assert_allclose(found.per_position, [*per_position, 0], rtol=1e-3)
+    np.testing.assert_allclose(found.trace, per_position.sum() / 2, rtol=1e-3)
+    np.testing.assert_allclose(found.squared_distances[0, 1], per_position.sum(), rtol=1e-3)
+    error = np.sqrt((each[1] ** 2).sum(1)) / (0.5 * size)
+    np.testing.assert_allclose(found.split_half_error, [*error, 0], rtol=1e-3)
+
+
 def test_error_of_the_halves_is_as_said(stationary):
-    counts = counted(stationary.ids)
-    said = jax.jit(noise_floor)(counts).split_half_error
+    _, said = plug_in_and_floor(counted(stationary.ids, EVERYWHERE))
     products = []
-    for seed in range(40):
+    for seed in range(24):
         ids = np.random.default_rng(seed).permuted(stationary.ids.ravel()).reshape(-1, LENGTH)
-        products.append(split_half(counted(ids), key=jax.random.key(seed), splits=1).gram)
+        counts = counted(ids, EVERYWHERE)
+        products.append(split_half(counts, key=jax.random.key(seed), splits=1).gram)
     seen = np.sqrt(np.mean([np.diagonal(gram) ** 2 for gram in products]))
-    np.testing.assert_allclose(np.mean(said), seen, rtol=0.15)
+    np.testing.assert_allclose(np.mean(said.split_half_error), seen, rtol=0.15)
 
 
 def test_strong_signal_is_recovered(regimes):
     truth = np.asarray(hellinger_gram(regimes.distributions))
-    counts = counted(regimes.ids)
-    geometry = split_half(counts, key=KEY)
+    counts = counted(regimes.ids, EVERYWHERE)
+    found = split_half(counts, key=KEY)
     # Not unbiased: E√X grows faster than √λ for words seen a few times (by 13 % in all, here).
-    np.testing.assert_allclose(geometry.trace, np.trace(truth), rtol=0.2)
-    assert abs(geometry.trace - np.trace(truth)) < 0.3 * abs(plug_in_trace(counts) - truth.trace())
-    error = lambda B: np.linalg.norm(np.asarray(B) - truth)  # noqa: E731
-    assert error(geometry.gram) < 0.7 * error(
-        hellinger_gram(positional_distributions(counts.merged()))
-    )
-    assert isinstance(geometry.distances, Distances)
-    P = np.zeros((LENGTH, 1))
-    assert stress(P, geometry.distances) == 1
-
-
-def test_geometry_is_consistent_and_its_key_reproduces_it(regimes):
-    counts = counted(regimes.ids)
-    one, same, other = (split_half(counts, key=jax.random.key(k)) for k in (0, 0, 1))
-    assert np.array_equal(one.gram, same.gram)
-    assert not np.array_equal(one.gram, other.gram)
-    B, squared = np.asarray(one.gram), np.asarray(one.squared_distances)
+    np.testing.assert_allclose(found.trace, np.trace(truth), rtol=0.2)
+    plug_in = np.asarray(hellinger_gram(positional_distributions(counts.merged())))
+    assert abs(found.trace - truth.trace()) < 0.3 * abs(plug_in.trace() - truth.trace())
+    assert np.linalg.norm(found.gram - truth) < 0.7 * np.linalg.norm(plug_in - truth)
+    assert stress(np.zeros((LENGTH, 1)), found.distances) == 1
+    # It is consistent, and its key reproduces it.
+    assert np.array_equal(found.gram, split_half(counts, key=jax.random.key(0)).gram)
+    assert not np.array_equal(found.gram, split_half(counts, key=jax.random.key(1)).gram)
+    B = np.asarray(found.gram)
     np.testing.assert_allclose(B.sum(0), 0, atol=1e-12)
     norms = np.diagonal(B)
-    np.testing.assert_allclose(squared, norms[:, None] + norms[None] - 2 * B, atol=1e-12)
-    np.testing.assert_allclose(one.eigenvalues, np.linalg.eigvalsh(B)[::-1], atol=1e-12)
+    expected = norms[:, None] + norms[None] - 2 * B
+    np.testing.assert_allclose(found.squared_distances, expected, atol=1e-12)
+    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(B)[::-1], atol=1e-12)
 
 
 def test_positions_empty_in_a_half_take_no_part(regimes):
     mask = np.ones((DOCUMENTS, LENGTH), bool)
     mask[:, 3] = False
     mask[1:, 7] = False  # one document: empty in one half of every split
-    geometry = split_half(counted(regimes.ids, mask), key=KEY)
-    assert geometry.present.tolist() == [i not in (3, 7) for i in range(LENGTH)]
-    assert (geometry.gram[3] == 0).all()
-    assert (geometry.gram[7] == 0).all()
-    weighted = np.asarray(weighted_gram(geometry, counted(regimes.ids, mask)))
+    counts = counted(regimes.ids, mask)
+    found = split_half(counts, key=KEY)
+    assert found.present.tolist() == [i not in (3, 7) for i in range(LENGTH)]
+    weighted = np.asarray(weighted_gram(found, counts))
     assert np.isfinite(weighted).all()
-    assert (weighted[7] == 0).all()
+    assert not (found.gram[3] + found.gram[7] + weighted[7]).any()
+    # A position needs tokens in both halves of every halving, not of some.
+    counts = counted(regimes.ids, EVERYWHERE)
+    thin = counts._replace(tokens=counts.tokens.at[2:, 1].set(0))
+    expected = [i != 1 for i in range(LENGTH)]
+    np.testing.assert_array_equal(split_half(thin, key=KEY).present, expected)
 
 
 def test_significant_rank_with_and_without_signal(stationary, regimes):
-    rank = jax.jit(partial(significant_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=19))
+    rank = partial(significant_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=19)
     assert rank(stationary.ids).rank <= 1
     found = rank(regimes.ids)
     assert found.rank == 2
     assert found.null_eigenvalues.shape == (19, LENGTH)
     np.testing.assert_allclose(found.threshold, found.null_eigenvalues.max())
     np.testing.assert_allclose(found.p_value, 1 / 20)
+
+
+def test_copies_of_documents_are_no_evidence_of_order():
+    ids = np.repeat(np.random.default_rng(0).integers(0, 60, (100, LENGTH)), 10, axis=0)
+    rank = partial(significant_rank, vocab_size=60, key=KEY, splits=4, nulls=19)
+    assert rank(ids).rank <= 1
+    assert rank(ids, groups=np.repeat(np.arange(100), 10)).rank <= 1
 
 
 @pytest.mark.parametrize(("level", "allowed"), [(0.0, 4), (0.2, 4), (0.5, 2), (0.8, 1)])
@@ -147,21 +167,14 @@ def test_rank_counts_what_few_null_corpora_reach(level, allowed):
     np.testing.assert_allclose(found.p_value, (1 + np.sum(top >= 9.0)) / 5)
 
 
-def test_copies_of_documents_are_no_evidence_of_order():
+def test_where_the_null_is_the_corpus_no_dimension_is_above_it():
     rng = np.random.default_rng(0)
-    ids = np.repeat(rng.integers(0, 60, (100, LENGTH)), 10, axis=0)
-    rank = partial(significant_rank, vocab_size=60, splits=4, nulls=19)
-    assert rank(ids, key=KEY).rank <= 1
-    assert rank(ids, key=KEY, groups=np.repeat(np.arange(100), 10)).rank <= 1
-
-
-def test_nan_is_no_rank():
-    assert rank_above_null(np.full((2, 2), np.nan), np.zeros((19, 2, 2))).rank == -1
-
-
-def test_a_position_with_tokens_in_few_folds_is_absent():
-    """It needs tokens in both halves of every halving, and not of some."""
-    counts = counted(jnp.asarray(np.random.default_rng(0).integers(0, 9, (64, 3))), folds=8)
-    thin = counts._replace(tokens=counts.tokens.at[2:, 1].set(0))
-    np.testing.assert_array_equal(split_half(counts, key=KEY, splits=8).present, True)
-    np.testing.assert_array_equal(split_half(thin, key=KEY, splits=8).present, [True, False, True])
+    points = rng.standard_normal((6, 3))
+    gram = points @ points.T
+    null = np.stack([gram] * 19) * (1 + 1e-16 * rng.standard_normal((19, 1, 1)))
+    assert rank_above_null(gram, null).rank == 0
+    assert rank_above_null(1.001 * gram, null).rank == 3
+    assert rank_above_null(np.nan * gram, null).rank == -1
+    for few, level in ((null[:18], 0.95), (null, 1.0)):
+        with pytest.raises(ValueError, match="level"):
+            rank_above_null(gram, few, level=level)

@@ -1,215 +1,291 @@
-"""Stress: identities, invariances, masks, and the conventions at 0/0."""
+"""Scores of encodings, of a matrix and tile by tile: formulas, masks, conventions at 0/0."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    Distances,
-    euclidean_distances,
-    hellinger_distances,
+import jaxpe
+from jaxpe import Distances, PointCloud, euclidean_distances
+from jaxpe.geometry import (
+    is_monotone,
     kruskal_stress1,
     mantel_correlation,
     min_separation,
     scaled_stress,
-    sinusoidal_vectors,
     stress,
+    stress_per_position,
+    sum_over_pairs,
 )
-from jaxpe.geometry import PointCloud, stress_per_position
 
-# Compiled whole, these cost the tests a tenth of their time; eager calls are in test_transforms.
-stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation = map(
-    jax.jit,
-    (stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation),
-)
 RNG = np.random.default_rng(0)
-P = RNG.standard_normal((6, 3))
-D = np.asarray(euclidean_distances(RNG.standard_normal((6, 5))).values)
-W = RNG.random((6, 6))
+N = 9
+P, X = RNG.standard_normal((N, 3)), RNG.standard_normal((N, 5))
+D = np.linalg.norm(X[:, None] - X[None], axis=-1)
+PRESENT = np.arange(N) % 5 != 1
+SIZES = RNG.integers(1, 99, N).astype(float)
+W = RNG.random((N, N))
 W = W + W.T
-ROTATION = np.linalg.qr(RNG.standard_normal((3, 3)))[0]
+W[2, 3] = W[3, 2] = 0
 SCORES = {
     "stress": stress,
-    "scaled": jax.jit(lambda P, D, **kw: scaled_stress(P, D, **kw).stress),
+    "scaled": lambda P, D, **kw: scaled_stress(P, D, **kw).stress,
     "kruskal": kruskal_stress1,
-    "per_position": stress_per_position,
+    "per_position": lambda P, D, **kw: jnp.sum(stress_per_position(P, D, **kw) ** 2),
+    "correlation": lambda P, D, weights=None: mantel_correlation(P, D),
 }
 
 
-def golden_section(f, low, high):
-    ratio = (np.sqrt(5) - 1) / 2
-    for _ in range(80):
-        a, b = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, b) if f(a) < f(b) else (a, high)
-    return (low + high) / 2
+@jax.jit
+def graded(P, D, weights=None):
+    """Every score with its gradient: one program for each kind of targets and weights."""
+    return {
+        name: jax.value_and_grad(score)(P, D, weights=weights) for name, score in SCORES.items()
+    }
 
 
-def test_added_frequencies_can_lower_the_stress():
-    """A word for each of 128 positions, so that all distances are √2."""
-    D = hellinger_distances(np.eye(128))
-    found = [float(stress(sinusoidal_vectors(np.arange(128), dim=dim), D)) for dim in (2, 4, 8)]
-    np.testing.assert_allclose(found, [0.194, 0.152, 0.316], atol=5e-4)
+def cloud(points, present=None):
+    present = np.ones(len(points), bool) if present is None else present
+    return PointCloud(jnp.asarray(points), jnp.asarray(present))
 
 
-@pytest.mark.parametrize("weights", [None, W])
-def test_equation_4_by_loops(weights):
-    above = below = own = 0.0
-    for i in range(6):
-        for j in range(i):
-            w = 1.0 if weights is None else weights[i, j]
-            delta = np.linalg.norm(P[i] - P[j])
-            above, below = above + w * (delta - D[i, j]) ** 2, below + w * D[i, j] ** 2
-            own += w * delta**2
-    np.testing.assert_allclose(stress(P, D, weights=weights), above / below)
-    np.testing.assert_allclose(kruskal_stress1(P, D, weights=weights), np.sqrt(above / own))
+def matrix(values, present=None):
+    return Distances(*cloud(values, present))
 
 
-@pytest.mark.parametrize("weights", [None, W])
-def test_scaled_stress_is_the_minimum_over_scales(weights):
-    fit = scaled_stress(P, D, weights=weights)
-    best = golden_section(lambda s: float(stress(s * P, D, weights=weights)), 0.0, 5.0)
-    np.testing.assert_allclose(fit.scale, best, rtol=1e-6)
-    np.testing.assert_allclose(fit.stress, stress(fit.scale * P, D, weights=weights), rtol=1e-12)
+def by_formula(P, D, w):
+    """Eq. (4) and its relatives in NumPy."""
+    delta = np.linalg.norm(P[:, None] - P[None], axis=-1)
+    pairs = w > 0
+    with np.errstate(all="ignore"):
+        rows = np.nan_to_num((w * (delta - D) ** 2).sum(1) / (w * D**2).sum(1))
+    scale = (w * delta * D).sum() / (w * delta**2).sum()
+    return {
+        "stress": (w * (delta - D) ** 2).sum() / (w * D**2).sum(),
+        "scaled": (w * (scale * delta - D) ** 2).sum() / (w * D**2).sum(),
+        "kruskal": np.sqrt((w * (delta - D) ** 2).sum() / (w * delta**2).sum()),
+        "per_position": (rows**2).sum(),
+        "correlation": np.corrcoef(delta[pairs], D[pairs])[0, 1],
+    }
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
-def test_scaled_stress_and_correlation_ignore_scale_rotation_translation(scale):
-    moved = scale * P @ ROTATION + 3.0 * scale
-    np.testing.assert_allclose(scaled_stress(moved, D).stress, scaled_stress(P, D).stress)
-    np.testing.assert_allclose(scaled_stress(moved, D).scale * scale, scaled_stress(P, D).scale)
-    np.testing.assert_allclose(mantel_correlation(moved, D), mantel_correlation(P, D))
-    np.testing.assert_allclose(stress(moved, scale * D), stress(P, D))
-
-
-def test_mean_of_the_positions_is_the_stress():
-    rows = stress_per_position(P, D, weights=W)
-    share = (W * D**2).sum(1)
-    np.testing.assert_allclose((rows * share).sum() / share.sum(), stress(P, D, weights=W))
-
-
-def test_zero_weight_drops_a_pair():
-    w = np.ones((6, 6))
-    w[1, 2] = w[2, 1] = 0
-    wild = D.copy()
-    wild[1, 2] = wild[2, 1] = 1e3
-    for score in SCORES.values():
-        np.testing.assert_allclose(score(P, wild, weights=w), score(P, D, weights=w), rtol=1e-12)
-
-
-@pytest.mark.parametrize("junk", [0.0, np.nan])
-def test_mask_equals_removal(junk):
-    keep = np.array([True, False, True, True, False, True])
-    holed_p = np.where(keep[:, None], P, junk)
-    holed_d = Distances(jnp.asarray(np.where(np.outer(keep, keep), D, junk)), jnp.asarray(keep))
-    part_p, part_d = P[keep], D[np.ix_(keep, keep)]
-    for name, score in SCORES.items():
-        whole = np.asarray(score(holed_p, holed_d))
-        if name == "per_position":
-            assert (whole[~keep] == 0).all()
-            whole = whole[keep]
-        np.testing.assert_allclose(whole, score(part_p, part_d), rtol=1e-12)
-    np.testing.assert_allclose(
-        mantel_correlation(holed_p, holed_d),
-        mantel_correlation(part_p, part_d),
-    )
-    np.testing.assert_allclose(min_separation(holed_p, present=keep), min_separation(part_p))
-    gradient = np.asarray(jax.jit(jax.grad(stress))(holed_p, holed_d))
-    np.testing.assert_allclose(
-        gradient[keep], jax.jit(jax.grad(stress))(part_p, part_d), rtol=1e-10
-    )
-    assert (gradient[~keep] == 0).all()
-
-
-def test_weights_of_positions_that_the_encoding_lacks_do_not_count():
-    keep = np.array([True, False, True, True, False, True])
-    weights = np.arange(1.0, 37.0).reshape(6, 6)
-    weights, kept = weights + weights.T, np.ix_(keep, keep)
-    found = stress(PointCloud(jnp.asarray(P), jnp.asarray(keep)), D, weights=weights)
-    np.testing.assert_allclose(found, stress(P[keep], D[kept], weights=weights[kept]))
-
-
-@pytest.mark.parametrize("scale", [1e-16, 1e16])
-def test_correlation_of_any_scale(scale):
-    np.testing.assert_allclose(mantel_correlation(scale * P, D), mantel_correlation(P, D))
-
-
-CONSTANT, ZERO = np.ones((6, 3)), np.zeros((6, 6))
-NOBODY = Distances(jnp.asarray(D), jnp.zeros(6, bool))
-ONE = Distances(jnp.asarray(D), jnp.arange(6) == 2)
+def harmonic(sizes):
+    """Weights of pairs from documents per position."""
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(1 / (1 / sizes[:, None] + 1 / sizes[None, :]))
 
 
 @pytest.mark.parametrize(
-    ("points", "targets", "expected"),
-    [
-        (CONSTANT, D, {"stress": 1, "scaled": 1, "kruskal": np.inf, "per_position": 1}),
-        (CONSTANT, ZERO, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
-        (P, ZERO, {"stress": np.inf, "scaled": 0, "kruskal": 1, "per_position": np.inf}),
-        (P, NOBODY, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
-        (P, ONE, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
-    ],
+    ("tiles", "weights"), [(False, None), (False, W), (False, SIZES), (True, None), (True, SIZES)]
 )
-def test_degenerate_conventions_and_their_gradients(points, targets, expected):
-    for name, score in SCORES.items():
-        np.testing.assert_allclose(score(points, targets), expected[name], err_msg=name)
-        gradient = jax.jit(jax.grad(lambda P, D, score=score: jnp.sum(score(P, D))))(
-            points, targets
-        )
-        assert np.isfinite(gradient).all(), name
-    correlation = jax.jit(jax.value_and_grad(mantel_correlation))(points, targets)
-    assert correlation[0] == 0
-    assert np.isfinite(correlation[1]).all()
+def test_scores_are_their_formulas_and_absent_positions_take_no_part(tiles, weights):
+    for junk in (0.0, np.nan):
+        there, both = PRESENT[:, None], np.outer(PRESENT, PRESENT)
+        w = both & ~np.eye(N, dtype=bool)
+        w = w * (1.0 if weights is None else weights if weights.ndim == 2 else harmonic(weights))
+        targets = cloud(np.where(there, X, junk), PRESENT)
+        if not tiles:
+            wild = np.where(both, D, junk)
+            wild[2, 3] = wild[3, 2] = 2 * D[2, 3] if weights is W else D[2, 3]
+            targets = matrix(wild, PRESENT)
+        found = graded(np.where(there, P, junk), targets, weights)
+        expected = by_formula(P, D, w)
+        for name, (value, gradient) in found.items():
+            if name == "correlation" and weights is not None:
+                continue  # has no weights
+            np.testing.assert_allclose(value, expected[name], rtol=1e-11, err_msg=name)
+            assert (gradient[~PRESENT] == 0).all()
+            assert np.isfinite(gradient).all()
 
 
-def test_rounding_is_no_correlation():
-    simplex = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
-    for dtype in (np.float32, np.float64):
-        assert mantel_correlation(simplex.astype(dtype), D.astype(dtype)) == 0
+def test_scaled_stress_is_the_minimum_over_scales():
+    fit = scaled_stress(P, D)
+    np.testing.assert_allclose(stress(fit.scale * P, D), fit.stress, rtol=1e-12)
+    for factor in (0.999, 1.001):
+        assert stress(factor * fit.scale * P, D) > fit.stress
+    rows, share = stress_per_position(P, D), (D**2).sum(1)
+    np.testing.assert_allclose((rows * share).sum() / share.sum(), stress(P, D))
 
 
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
-def test_equal_distances_do_not_correlate_where_sums_err_by_many_roundings():
-    k = np.arange(60)
-    waves = np.sqrt(np.where(k == 0, 1, 2) / 60) * np.cos(np.pi * (k[:, None] + 0.5) * k / 60)
-    given = waves.astype(np.float32), abs(k[:, None] - k).astype(np.float32)
-    with jax.enable_x64(False):
-        lowered = mantel_correlation.lower(*given)
-        # Without optimisations numbers are added one by one, in place of in lanes.
-        options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-        one_by_one = lowered.compile(compiler_options=options)
-        assert one_by_one(*given) == 0
+CONSTANT, ZERO, NOBODY = np.ones((N, 3)), np.zeros((N, 5)), np.zeros(N, bool)
+ONE = np.arange(N) == 2
+CONVENTIONS = [
+    (CONSTANT, X, None, {"stress": 1, "scaled": 1, "kruskal": np.inf, "per_position": N}),
+    (CONSTANT, ZERO, None, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
+    (P, ZERO, None, {"stress": np.inf, "scaled": 0, "kruskal": 1, "per_position": np.inf}),
+    (P, X, NOBODY, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
+    (P, X, ONE, {"stress": 0, "scaled": 0, "kruskal": 0, "per_position": 0}),
+]
 
 
-def test_coincident_points_get_no_force_from_each_other():
-    points = P.copy()
-    points[1] = points[0]
-    gradient = jax.jit(jax.grad(stress))(points, D)
-    # Lone forces between 0 and 1 are taken as 0, so the target of that pair has no effect.
-    other = D.copy()
-    other[0, 1] = other[1, 0] = 0
-    scale = (D**2).sum() / (other**2).sum()
-    np.testing.assert_allclose(
-        gradient * scale, jax.jit(jax.grad(stress))(points, other), rtol=1e-12
-    )
+@pytest.mark.parametrize(("points", "targets", "present", "expected"), CONVENTIONS)
+def test_degenerate_conventions_and_their_gradients(points, targets, present, expected):
+    dense = np.linalg.norm(targets[:, None] - targets[None], axis=-1)
+    for given in (cloud(targets, present), matrix(dense, present)):
+        for name, (value, gradient) in graded(points, given).items():
+            np.testing.assert_allclose(value, expected.get(name, 0), rtol=1e-12, err_msg=name)
+            assert np.isfinite(gradient).all(), name
 
 
 @pytest.mark.parametrize("where", ["points", "targets", "weights"])
-def test_nan_stays_nan(where):
-    points, targets, w = P.copy(), D.copy(), W.copy()
-    {"points": points, "targets": targets, "weights": w}[where][1, 0] = np.nan
-    for name, score in SCORES.items():
-        value = np.asarray(score(points, targets, weights=w))
-        assert np.isnan(value if value.ndim == 0 else value[1]), name
-    if where != "weights":
-        assert np.isnan(mantel_correlation(points, targets))
-    if where == "points":
-        assert np.isnan(min_separation(points))
+def test_nan_stays_nan_unless_absent(where):
+    given = {"points": P.copy(), "targets": X.copy(), "weights": SIZES.copy()}
+    given[where][3] = np.nan
+    dense = np.linalg.norm(given["targets"][:, None] - given["targets"][None], axis=-1)
+    away = np.arange(N) != 3
+    for make, targets in ((cloud, given["targets"]), (matrix, dense)):
+        for name, (value, _) in graded(given["points"], make(targets), given["weights"]).items():
+            assert np.isnan(value) or (name, where) == ("correlation", "weights"), name
+        found = graded(given["points"], make(targets, away), given["weights"])
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
 
 
-def test_min_separation():
-    D = euclidean_distances(np.array([[0.0], [5.0], [5.5], [9.0]]))
-    assert min_separation(D) == 0.5
-    assert min_separation(D, present=np.array([True, True, False, True])) == 4.0
-    assert min_separation(D._replace(present=jnp.array([True, False, True, True]))) == 3.5
-    assert min_separation(np.array([[0.0], [5.0], [5.5], [9.0]])) == 0.5
-    assert min_separation(P[:1]) == np.inf
+def test_positions_that_the_encoding_lacks_do_not_count():
+    inner = np.ix_(PRESENT, PRESENT)
+    found = stress(cloud(P, PRESENT), D, weights=W)
+    np.testing.assert_allclose(found, stress(P[PRESENT], D[inner], weights=W[inner]))
+
+
+def test_a_matrix_on_one_side_is_compared_as_matrices():
+    expected = stress(P, D)
+    for found in (
+        stress(cloud(P), D),
+        stress(euclidean_distances(P), cloud(X)),
+        stress(cloud(P), cloud(X)),
+    ):
+        np.testing.assert_allclose(found, expected)
+    mds = jaxpe.classical_mds(D, dim=2)
+    np.testing.assert_allclose(stress(mds, D), stress(mds.coordinates, D))
+
+
+def test_rounding_is_no_correlation_and_the_ninth_digit_is():
+    simplex = np.linalg.qr(RNG.standard_normal((N, N)))[0]
+    k = np.arange(60)
+    waves = np.sqrt(np.where(k == 0, 1, 2) / 60) * np.cos(np.pi * (k[:, None] + 0.5) * k / 60)
+    for dtype in (np.float32, np.float64):
+        assert mantel_correlation(simplex.astype(dtype), D.astype(dtype)) == 0
+        line = abs(k[:, None] - k).astype(dtype)
+        assert mantel_correlation(waves.astype(dtype), line) == 0
+
+    def nearly_equal(noise):
+        return 1.0 - np.eye(N) + 1e-9 * (noise + noise.T) * (1.0 - np.eye(N))
+
+    one, other = (matrix(nearly_equal(RNG.uniform(-1, 1, (N, N)))) for _ in range(2))
+    np.testing.assert_allclose(mantel_correlation(one, one), 1.0, atol=1e-6)
+    assert abs(mantel_correlation(one, other)) < 0.9
+
+
+def test_coincident_points_get_no_force_from_each_other():
+    points, other = P.copy(), D.copy()
+    points[1] = points[0]
+    other[0, 1] = other[1, 0] = 0  # the target of that pair has no effect
+    gradient = jax.jit(jax.grad(stress))
+    scale = (D**2).sum() / (other**2).sum()
+    np.testing.assert_allclose(gradient(points, D) * scale, gradient(points, other), rtol=1e-12)
+
+
+def test_smallest_distances():
+    line = np.array([[0.0], [5.0], [5.5], [9.0]])
+    dense = np.abs(line - line.T)
+    here = np.array([True, True, False, True])
+    for encoding in (line, cloud(line), matrix(dense)):
+        assert min_separation(encoding) == 0.5
+        assert min_separation(encoding, present=here) == 4.0
+        assert min_separation(encoding, present=here & False) == np.inf
+    assert min_separation(cloud(line, ~here)) == np.inf
+    assert np.isnan(min_separation(cloud(np.array([[0.0], [np.nan]]))))
+    many = np.linspace(0.0, 1.0, 5000)[:, None] ** 2  # row by row
+    np.testing.assert_allclose(min_separation(many), many[1, 0], rtol=1e-6)
+
+
+# Sums over pairs of positions, tile by tile.
+
+
+def term(delta, d):
+    return {"residual": (delta - d) ** 2 / d, "number": 1, "longer": delta > d}
+
+
+@pytest.mark.parametrize(("block", "weights"), [(1, None), (4, SIZES), (5, SIZES)])
+def test_sums_over_tiles_are_sums_over_the_matrix(block, weights):
+    delta, d = np.linalg.norm(P[:, None] - P[None], axis=-1), D + np.eye(N)
+    w = np.outer(PRESENT, PRESENT) & ~np.eye(N, dtype=bool)
+    if weights is not None:
+        trust = harmonic(np.where(PRESENT, weights, 0))
+        w = w * trust / trust.max()
+    rows = {name: (w * x).sum(1) for name, x in term(delta, d).items()}
+    options = {"block": block, "weights": weights}
+
+    @jax.jit
+    def both(P, X):
+        targets = PointCloud(X, jnp.asarray(PRESENT))
+        return [sum_over_pairs(term, P, targets, per_position=x, **options) for x in (False, True)]
+
+    once, of_positions = both(P, X)
+    for name, row in rows.items():
+        np.testing.assert_allclose(of_positions[name], row, rtol=1e-12)
+        np.testing.assert_allclose(once[name], row.sum() / 2, rtol=1e-12)
+
+
+def test_any_number_of_clouds_and_further_arguments():
+    kept, there = np.where(np.outer(PRESENT, PRESENT), D, 0), cloud(X, PRESENT)
+    three = sum_over_pairs(lambda a, b, c: a * b * c, X, X, there, block=5)
+    np.testing.assert_allclose(three, (kept**3).sum() / 2)
+    scaled = sum_over_pairs(lambda d, s: s * d, there, args=(np.array(3.0),))
+    np.testing.assert_allclose(scaled, 1.5 * kept.sum())
+    assert sum_over_pairs(lambda d: d, cloud(np.zeros((0, 2)))) == 0
+    for junk in (1e6, np.nan):  # weights of absent positions have no say
+        sizes = np.where(PRESENT, SIZES, junk)
+        total = sum_over_pairs(lambda d: d, there, weights=sizes)
+        expected = sum_over_pairs(lambda d: d, X[PRESENT], weights=SIZES[PRESENT])
+        np.testing.assert_allclose(total, expected)
+
+
+def test_a_term_that_fails_off_the_pairs_has_its_derivative():
+    def log_ratio(P, s):
+        return sum_over_pairs(lambda delta, d: s * jnp.log(delta / d) ** 2, P, X, block=4)
+
+    by_p, by_s = jax.jit(jax.grad(log_ratio, argnums=(0, 1)))(P, 2.0)
+    apart = P[:, None] - P[None]
+    delta = np.linalg.norm(apart, axis=-1) + np.eye(N)
+    ratio = np.log(delta / (D + np.eye(N)))
+    np.testing.assert_allclose(by_s, (ratio**2).sum() / 2)
+    pull = (4.0 * ratio / delta**2)[..., None] * apart
+    np.testing.assert_allclose(by_p, pull.sum(1), rtol=1e-10)
+
+
+def test_many_positions_keep_their_digits():
+    """More than a tile, the last one with padding, and a coincident pair."""
+    rng, n = np.random.default_rng(1), 600
+    near = rng.standard_normal((n, 8))
+    points = np.concatenate([near + 0.3 * rng.standard_normal((n, 8)), near[:, :3]], axis=1)
+    near[1] = near[0]
+    present = rng.random(n) < 0.9
+    w = np.outer(present, present) * (1.0 - np.eye(n))
+    D = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    expected = by_formula(near, D + np.eye(n), w)
+    score = jax.jit(lambda P, D: (scaled_stress(P, D).stress, mantel_correlation(P, D)))
+    found = score(near.astype(np.float32), cloud(points.astype(np.float32), present))
+    # Measured: 9e-7 in float32.
+    np.testing.assert_allclose(found, (expected["scaled"], expected["correlation"]), rtol=2e-6)
+
+
+def test_equal_points_are_at_distance_0_however_wide():
+    wide = np.random.default_rng(4).standard_normal((300, 3000)).astype(np.float32)
+    wide[299] = wide[0]
+    assert jax.jit(lambda x: sum_over_pairs(lambda d: d == 0, x, block=128))(wide) == 1
+
+
+LEAN = {
+    "scaled": jax.value_and_grad(SCORES["scaled"]),
+    "is_monotone": lambda P, D: is_monotone(P, present=D.present),
+}
+
+
+def test_memory_grows_as_the_positions_do():
+    points, present = (
+        jax.ShapeDtypeStruct(s, x) for s, x in (((16_384, 64), "f4"), ((16_384,), "?"))
+    )
+    every = jax.jit(lambda P, D: {name: f(P, D) for name, f in LEAN.items()})
+    compiled = every.lower(points, PointCloud(points, present)).compile()
+    # The points take 4 MB; a matrix of their distances would take a gigabyte.
+    assert compiled.memory_analysis().temp_size_in_bytes < 150e6
