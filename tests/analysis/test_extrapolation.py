@@ -272,34 +272,6 @@ def test_scaled_rope_is_rope_until_it_is_stretched(name):
     np.testing.assert_array_equal(longer.query((), q[:2], place[:2]), beyond[:2])  # of a prefix
 
 
-@pytest.mark.parametrize("name", ["rerope_leaky", "self_extend", "dual_chunk"])
-def test_mapped_offsets_are_those_of_training(name):
-    """One of two frequencies is 1/100: offsets are a hundred times the angle of a product."""
-    assert trained_as(name) == "rope"
-    sizes = SIZES._replace(length=9)
-    assert not stretched_encoding(name, sizes, 9).defines("products")
-    encoding = stretched_encoding(name, sizes, 24)
-    q = np.broadcast_to(np.float64([0, 1, 0, 0]), (24, sizes.num_heads, 4))
-    i = np.arange(24, dtype=np.int32)
-    products = np.asarray(encoding.products((), q, q, i, i))[0]
-    found = 100 * np.arccos(np.clip(products, -1, 1))
-    near = np.abs(i[:, None] - i) <= 1
-    np.testing.assert_allclose(found[near], np.abs(i[:, None] - i)[near], atol=1e-5)
-    assert 3.99 < found[23, 0] < 8.01  # the farthest; of RoPE, 23
-    assert found[np.tril_indices(24)].max() < 8.01
-
-
-def test_trained_distances_fit_the_sizes():
-    """Distances that are clipped are trained; no bucket is kept for keys that are never seen."""
-    params = trained_encoding("shaw", SIZES).init(jax.random.key(0))
-    assert params["key_table"].shape[-2] == 2 * (SIZES.length - 1) + 1
-    q = np.zeros((1, 2, 4), np.float32)
-    t5 = trained_encoding("t5", SIZES)
-    table = t5.init(jax.random.key(0))
-    biases = [t5.bias(table, q, q, np.array([9]), np.array([9 - d])) for d in (8, 9)]
-    assert (biases[0] != biases[1]).any()  # bidirectional, both would be in the bucket of 8 to 11
-
-
 # The job.
 
 

@@ -173,16 +173,6 @@ def merged(tmp_path):
     return merged
 
 
-def test_merged_is_the_sum_in_any_order(merged):
-    parts = [stored(shard=name, seed=seed) for seed, name in enumerate("abc")]
-    total = merged(parts)
-    np.testing.assert_array_equal(total.table, sum(part.table for part in parts))
-    np.testing.assert_array_equal(total.nulls, sum(part.nulls for part in parts))
-    assert total.header.documents == total.counts.documents == 27
-    assert [shard.name for shard in total.header.shards] == ["a", "b", "c"]
-    assert equal(merged([merged(parts[1:]), parts[0]]), total)
-
-
 DIFFERENT = {
     "tokenizer": "bytes", "checksum": "1", "length": 4, "edges": (0, 3), "folds": 8, "nulls": 3,
     "null_folds": 2, "seed": 1, "exclude": (1,), "vocab_size": 6, "group_field": "author",
@@ -202,30 +192,6 @@ def test_different_settings_and_vocabularies_do_not_merge(merged):
 
 def of_words(tokens, *, shard, seed=0):
     return stored(shard=shard, settings=settings_of(tokens), tokens=tokens, seed=seed)
-
-
-def by_token(counts):
-    """Tables by token."""
-    tokens = enumerate(counts.header.tokens)
-    return {token: (counts.table[..., i], counts.nulls[..., i]) for i, token in tokens}
-
-
-def test_vocabularies_are_aligned_by_token_in_any_order(merged):
-    parts = [
-        of_words(["to", "be"], shard="a"),
-        of_words(["or", "not", "to"], shard="b", seed=1),
-        of_words(["be", "to", "[UNK]"], shard="c", seed=2),
-    ]
-    parts[2].table[..., 2] = parts[2].nulls[..., 2] = 0  # nothing was unknown
-    total = merged(parts)
-    assert total.header.tokens == ["be", "not", "or", "to", "[UNK]"]
-    for token, tables in by_token(total).items():
-        columns = [by_token(part)[token] for part in parts if token in part.header.tokens]
-        for table, terms in zip(tables, zip(*columns, strict=True), strict=True):
-            np.testing.assert_array_equal(table, sum(terms))
-    for order in itertools.permutations(parts):
-        assert equal(merged(order), total)
-        assert equal(merged([merged(order[:2]), order[2]]), total)
 
 
 def test_words_that_were_lost_are_told(merged):
@@ -291,18 +257,6 @@ def test_too_many_documents(merged, edges):
     parts = [stored(shard=x, documents=1, copies=copies, settings=settings) for x in "ab"]
     with pytest.raises(InputError, match=f"{2 * copies:,} documents"):
         merged(parts)
-
-
-def test_what_cannot_be_merged(merged, written):
-    with pytest.raises(InputError, match="at least two"):
-        merged([stored()])
-    other = write_counts(stored(shard="b"), written.parent / "b")
-    for folders, out, message in (
-        ([written, written.parent / "." / "counts"], "c", "twice"),
-        ([written, other], "counts", "already"),
-    ):
-        with pytest.raises(InputError, match=message):
-            merge(folders, written.parent / out)
 
 
 def test_settings_out_of_range():
