@@ -42,7 +42,7 @@ def test_what_differs_is_told_and_what_does_not_is_not(folders):
     shown = page(found)
     lines = draw(shown.figures[0]).axes[0].lines
     np.testing.assert_array_equal(lines[2].get_xydata(), found.corpora[1].coordinates)
-    assert [one.value for one in shown.lead] == [pair.distance for pair in found.pairs]
+    assert {one.value for one in shown.lead} == {pair.distance for pair in found.pairs}
     for adjusted, verdict in ((0.05, "they differ"), (0.0501, "no significant difference")):
         only = found._replace(pairs=(alike._replace(p_adjusted=adjusted),))
         (row,) = page(only).lead

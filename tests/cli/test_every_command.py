@@ -5,7 +5,9 @@ It ends with 0 and leaves the files that it promises; its page shows what the sa
 """
 
 import json
+import re
 import shutil
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +17,11 @@ import pytest
 
 from jaxpe import theory
 from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.audit import AuditResult
 from jaxpe.analysis.counts import CountOptions, count, read_counts
+from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.cli.commands import COMMANDS, load
+from jaxpe.data import sequence_task
 from jaxpe.report import page
 from jaxpe.report.writing import table_files
 from jaxpe.training import load_run
@@ -51,7 +56,7 @@ LINES = {
         "jaxpe.analysis.inspect:InspectResult",
     ),
     "extrapolate": Words(
-        "--tasks parity --encodings none alibi --seeds 1 --steps 2 --length 2 --factors 1 2 "
+        "--tasks parity --encodings mine_66:halved learned --seeds 2 --steps 2 --length 3 --factors 1 2 "
         "--batch 4 --tests 4 --dim 8 --heads 1 --layers 1",
         ("extrapolation.html", "figures/lengths.svg"),
         "jaxpe.analysis.extrapolation:ExtrapolationResult",
@@ -91,6 +96,8 @@ def there(films, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("there")
     with_tokenizer("tiny_llama", folder / "model")
     text(folder / "text.txt")
+    own = "return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)"
+    (folder / "mine_66.py").write_text(f"import jaxpe\n\ndef halved(sizes):\n    {own}\n")
     shutil.copy(folder / "model" / "config.json", folder)
     np.savez(folder / "batch.npz", position_ids=[[0, 1, 2, 0, 1]], segment_ids=[[1, 1, 1, 2, 2]])
     lines = films.read_text().splitlines()
@@ -107,7 +114,9 @@ def test_no_command_is_missing():
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_command_leaves_what_it_promises(command, films, there, tmp_path, name):
+def test_a_command_leaves_what_it_promises(command, films, there, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(there)  # where a module of one's own is
+    monkeypatch.setattr(sys, "path", list(sys.path))
     out, (words, files, kind) = tmp_path / "out", LINES[name]
     words = words.format(films=films, there=there).split()
     code, printed, errors = command(name.split()[0], *words, *(["--out", out] * bool(files)))
@@ -117,10 +126,12 @@ def test_a_command_leaves_what_it_promises(command, films, there, tmp_path, name
         (file,) = (path.with_suffix(".json") for path in out.glob("*.html"))
         assert f"Page: {out}/{file.stem}.html" in printed.replace("\n", "")
         found = load_result(load(kind), file)
-        for path, content in result_files(found, file.stem).items():
-            assert (out / path).read_bytes() == content
+        saved = result_files(found, file.stem)
+        assert json.loads(saved.pop(file.name)) == json.loads(file.read_text())
+        assert all((out / path).read_bytes() == content for path, content in saved.items())
         for path, content in table_files(page(found)).items():
-            assert (out / path).read_text("utf-8") == content
+            written = (out / path).read_text("utf-8")
+            assert re.sub(r"\.0\b", "", written) == re.sub(r"\.0\b", "", content)
         assert f"jaxpe {name.split()[0]} {words[0]}" in (out / "methods.md").read_text()
     if name in CHECKS:
         CHECKS[name](out, printed, there)
@@ -129,6 +140,7 @@ def test_a_command_leaves_what_it_promises(command, films, there, tmp_path, name
 def check_audit(out, printed, there):
     """What must come out whatever the corpus: softmax ignores a shift; α is E[g gᵀ]."""
     report = json.loads((out / "audit.json").read_text())
+    found = load_result(AuditResult, out / "audit.json")
     by_name = {entry["name"]: entry for entry in report["statements"]}
     assert [*by_name] == [statement.name for statement in theory.STATEMENTS]
     for name, entry in by_name.items():
@@ -144,20 +156,24 @@ def check_audit(out, printed, there):
     assert by_name["Corollary 15"]["unchecked"] == ["positional frequencies"]
     for name in ("Lemma 11", "Lemma 12"):  # the model classifies
         assert not by_name[name]["hypotheses"]["masked loss"]["holds"]
-    training, kernel = report["training"], report["kernel"]
-    assert len(training["losses"]) == 5
-    assert training["losses"][-1] < training["losses"][0]
-    assert training["output_distance"][0] == 0
-    order = np.argsort(kernel["distances"])
-    assert len(order) == 15
-    for fit, sign in (("increasing", 1), ("decreasing", -1)):
-        assert (sign * np.diff(np.array(kernel[fit])[order]) >= 0).all()
+    training, kernel = found.training, found.kernel
+    assert len(training.losses) == 5
+    assert training.losses[-1] < training.losses[0]
+    assert training.output_distance[0] == 0
+    order = np.argsort(kernel.distances)
+    assert len(order) == len(kernel.alpha) == len(kernel.bound) == 15
+    for fit, sign in ((kernel.increasing, 1), (kernel.decreasing, -1)):
+        assert (sign * np.diff(fit[order]) >= 0).all()
 
 
 def check_extrapolation(out, printed, there):
-    cells = json.loads((out / "extrapolation.json").read_text())["cells"]
-    assert [cell["encoding"] for cell in cells] == ["none", "alibi"]
-    assert all(0 <= x <= 1 for cell in cells for row in cell["scores"]["accuracy"] for x in row)
+    found = load_result(ExtrapolationResult, out / "extrapolation.json")
+    halved, learned = (cell.scores["accuracy"] for cell in found.cells)
+    assert ((halved >= 0) & (halved <= 1)).all()
+    assert np.isfinite(learned).all(axis=0).tolist() == [True, False]  # the table ends at T
+    assert [x.first for x in found.comparisons()] == ["mine_66:halved"]
+    width = sequence_task("copy").tokens(128)  # of the cost of an update
+    assert [cost.parameters for cost in found.costs] == [0, 8 * width]
 
 
 def check_corpora(out, printed, there):

@@ -127,6 +127,10 @@ def test_positions_are_counted_from_the_site(tmp_path, align, length, origin, re
     corpus, found = read_documents(options, SILENT)
     assert found == origin
     assert "".join(corpus.tokens[token] for token in corpus.ids[0]) == read
+
+
+@pytest.mark.parametrize(("align", "message"), [(20, "outside"), ("middle", "4 to 5")])
+def test_what_cannot_be_aligned_is_refused(tmp_path, align, message):
     (tmp_path / "x.fa").write_text(">x\nACGT\n>x\nACGTA\n")
-    with pytest.raises(InputError, match=r"outside|4 to 5"):
-        read_documents(options, SILENT)
+    with pytest.raises(InputError, match=message):
+        read_documents(CorpusOptions(source=str(tmp_path / "x.fa"), align=align), SILENT)

@@ -45,7 +45,8 @@ def inspected(name, folder, *, special=True, **options):
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
-    options = inspected("tiny_llama", folder, special=False, quick=False)
+    stages = ("encoding", "geometry", "attention", "ablation", "loss")
+    options = inspected("tiny_llama", folder, special=False, quick=False, stages=stages)
     return options, inspect_model(options)
 
 
@@ -66,8 +67,8 @@ def rotary():
 
 def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     options, found = llama
-    assert set(found.absent) == {"geometry", "heads"}
-    assert list(found.seconds) == ["reading", *(x for x in STAGES if x != "heads")]
+    assert set(found.absent) == set(STAGES) - {"encoding", "attention", "ablation", "loss"}
+    assert list(found.seconds) == ["reading", *options.stages]
     assert (found.facts.kind, found.facts.context, found.facts.longest) == ("causal", 64, 128)
     assert found.encoding.rope.context == 64
     stage = found.attention
@@ -79,14 +80,15 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     for file, content in result_files(found, "inspect").items():
         (tmp_path / file).write_bytes(content)
     again = load_result(InspectResult, tmp_path / "inspect.json")
-    jax.tree.map(np.testing.assert_array_equal, again.spectral, found.spectral)
+    jax.tree.map(np.testing.assert_array_equal, again.attention, found.attention)
     assert again.facts == found.facts
 
 
 def test_an_encoder_has_a_table_and_no_loss(tmp_path):
-    options = inspected("tiny_bert", tmp_path, length=None)
+    stages = ("encoding", "geometry", "attention", "ablation", "loss")
+    options = inspected("tiny_bert", tmp_path, length=None, stages=stages)
     bert = inspect_model(options)
-    assert set(bert.absent) == {"loss", "needles", "heads"}
+    assert set(bert.absent) == set(STAGES) - set(stages[:4])
     assert (bert.facts.kind, bert.facts.context) == ("encoder", 40)
     assert bert.encoding.table.positions == 40
     geometry = bert.geometry
