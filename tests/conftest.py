@@ -34,7 +34,7 @@ def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Have reports compare these encodings, and those that are passed.
 
     Vectors of the whole catalogue take longer to compile, for every length and width, than all
-    other programs of a report, and `tests/analysis/corpus/test_scores.py` is on them.
+    other programs of a report, and `tests/cli/test_every_command.py` is on them.
     """
     few = jaxpe.catalogue(*names)
     monkeypatch.setattr(jaxpe, "catalogue", lambda: few)

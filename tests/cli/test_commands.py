@@ -131,7 +131,7 @@ BAD = [
     ("extrapolate --encodings mrope", "3 coordinates"),
     ("extrapolate --encodings rope rope", "once"),
     ("extrapolate --factors 1 4 2", "larger"),
-    ("extrapolate --tests 150", "--tests 150"),
+    ("extrapolate --tests 150", "tests=150"),
     ("extrapolate --length 2147483647", "memory"),
     ("encodings ropee", "'rope'"),
     ("encodings --dim 15", "--dim"),

@@ -18,6 +18,8 @@ import pytest
 from jaxpe import theory
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.audit import AuditResult
+from jaxpe.analysis.corpus import CorpusResult
+from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.analysis.counts import CountOptions, count, read_counts
 from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.cli.commands import COMMANDS, load
@@ -56,8 +58,8 @@ LINES = {
         "jaxpe.analysis.inspect:InspectResult",
     ),
     "extrapolate": Words(
-        "--tasks parity --encodings mine_66:halved learned --seeds 2 --steps 2 --length 3 --factors 1 2 "
-        "--batch 4 --tests 4 --dim 8 --heads 1 --layers 1",
+        "--tasks parity --encodings mine_66:halved learned --seeds 2 --steps 2 --length 3 "
+        "--factors 1 2 --batch 4 --tests 4 --dim 8 --heads 1 --layers 1",
         ("extrapolation.html", "figures/lengths.svg"),
         "jaxpe.analysis.extrapolation:ExtrapolationResult",
     ),
@@ -137,6 +139,25 @@ def test_a_command_leaves_what_it_promises(command, films, there, tmp_path, monk
         CHECKS[name](out, printed, there)
 
 
+def check_report(out, printed, there):
+    """Rows of all encodings of the catalogue."""
+    found = load_result(CorpusResult, out / "report.json")
+    n, rows = found.facts.length, {row.name: row for row in found.encodings}
+    maps = {entry.name: entry.vectors for entry in scored_entries()}
+    assert [*rows] == ["mds", *maps]
+    for name, row in rows.items():
+        assert row.note.startswith(maps.get(name, "")), name
+        assert row.dim == (1 if name in ("alibi", "log_position") else 4)
+        assert 0 <= row.scaled_stress <= 1
+        assert row.distances.shape == (n, n)
+        assert row.parameters == 0 or not row.fixed
+    assert rows["learned"].parameters == 4 * n
+    drawn = [name for name, row in rows.items() if "8 draws" in row.note]
+    assert drawn == ["learned", "random", "fourier", "low_rank"]
+    np.testing.assert_allclose(rows["rope"].distances, rows["sinusoidal"].distances, atol=1e-5)
+    assert rows["alibi"].distances[0, 1] == pytest.approx(1)  # the slope of a head is a scale
+
+
 def check_audit(out, printed, there):
     """What must come out whatever the corpus: softmax ignores a shift; α is E[g gᵀ]."""
     report = json.loads((out / "audit.json").read_text())
@@ -211,6 +232,7 @@ def check_batch(out, printed, there):
 
 
 CHECKS = {
+    "report": check_report,
     "audit": check_audit,
     "extrapolate": check_extrapolation,
     "compare": check_corpora,

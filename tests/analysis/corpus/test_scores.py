@@ -18,26 +18,9 @@ def corpus(ids: np.ndarray) -> TokenCorpus:
     return tokens_from_ids(ids.astype(np.int32))
 
 
-def test_rows_say_what_they_are():
-    """One word gives way to another over 16 positions."""
-    drift = np.random.default_rng(0).random((300, 16)) < np.arange(16) / 16
-    found = analyse_tokens(corpus(drift), CorpusOptions(dim=8, splits=2))
-    rows, maps = {s.name: s for s in found.encodings}, {e.name: e.vectors for e in scored_entries()}
-    assert list(rows) == ["mds", *maps]
-    for name, row in rows.items():
-        assert row.note.startswith(maps.get(name, "")), name
-        assert row.dim == (1 if name in ("alibi", "log_position") else 8)
-        assert 0 <= row.scaled_stress <= 1
-        assert row.distances.shape == (16, 16)
-    trained = {"mds": 2 * (16 + 8), "learned": 16 * 8, "low_rank": 8 * (16 + 8)}  # mds of rank 2
-    assert {name: row.parameters for name, row in rows.items() if not row.fixed} == trained
-    assert all(row.parameters == 0 for row in rows.values() if row.fixed)
-    drawn = [name for name, row in rows.items() if "8 draws" in row.note]
-    assert drawn == ["learned", "random", "fourier", "low_rank"]
-    np.testing.assert_allclose(rows["rope"].distances, rows["sinusoidal"].distances, atol=1e-5)
-    ratio = rows["learned"].scaled_stress / rows["random"].scaled_stress  # drawn on its own
-    assert 0 < abs(ratio - 1) < 0.2
-    assert rows["alibi"].distances[0, 1] == pytest.approx(1)  # the slope of a head is a scale
+@pytest.fixture
+def few_encodings(monkeypatch):
+    score_only(monkeypatch, "sinusoidal", "random")
 
 
 def test_every_row_exists_at_few_positions():
@@ -50,9 +33,8 @@ def test_every_row_exists_at_few_positions():
 
 
 @pytest.mark.parametrize("words", [1, 9])
-def test_of_positions_that_are_all_alike_nothing_is_claimed(words, monkeypatch):
+def test_of_positions_that_are_all_alike_nothing_is_claimed(words, few_encodings):
     """Each document one word, over and over: all that differs between positions is rounding."""
-    score_only(monkeypatch, "sinusoidal", "random")
     ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(3, axis=1)
     case = analyse_tokens(corpus(ids), QUICK)
     assert case.observed.rank == case.position.significant_rank == 0
@@ -66,8 +48,7 @@ def test_of_positions_that_are_all_alike_nothing_is_claimed(words, monkeypatch):
     assert ragged.position.significant_rank == 0
 
 
-def test_a_single_observation_has_no_distances(monkeypatch):
-    score_only(monkeypatch, "sinusoidal", "random")
+def test_a_single_observation_has_no_distances(few_encodings):
     copies = analyse_tokens(corpus(np.zeros((60, 3))), QUICK)
     assert (copies.facts.groups, copies.held_out) == (1, None)
     assert np.isnan([copies.position.trace, copies.observed.split_half_trace]).all()

@@ -85,10 +85,10 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
 
 
 def test_an_encoder_has_a_table_and_no_loss(tmp_path):
-    stages = ("encoding", "geometry", "attention", "ablation", "loss")
+    stages = ("encoding", "geometry", "ablation", "loss")
     options = inspected("tiny_bert", tmp_path, length=None, stages=stages)
     bert = inspect_model(options)
-    assert set(bert.absent) == set(STAGES) - set(stages[:4])
+    assert set(bert.absent) == set(STAGES) - set(stages[:3])
     assert (bert.facts.kind, bert.facts.context) == ("encoder", 40)
     assert bert.encoding.table.positions == 40
     geometry = bert.geometry
@@ -96,7 +96,6 @@ def test_an_encoder_has_a_table_and_no_loss(tmp_path):
     assert geometry.shuffled.low - 0.1 < geometry.corrected < geometry.shuffled.high + 0.1
     assert bert.ablation.measure == "embedding"
     assert bert.ablation.moved[0].value.estimate == pytest.approx(1, abs=1e-5)
-    assert 0 < bert.attention.special.estimate < 1
     corpus = read_inspect_subject(options).corpus
     text_alone = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.vocab_size, mask=text_alone)
@@ -123,12 +122,10 @@ def test_a_run_brings_its_documents_and_is_inspected_on_held_out_ones(films, tmp
     run, small = tmp_path / "run", ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
     reading = {"source": str(films), "length": LENGTH, "task": "causal", "held_out": 0.4}
     train(TrainConfig(**reading, model=small, steps=1, batch_size=4, probe_at=(), out=run))
-    stages = ("encoding", "heads", "ablation", "loss")
+    stages = ("encoding", "ablation", "loss")
     found = inspect_model(InspectOptions(model=str(run), stages=stages, examples=EXAMPLES))
-    assert set(found.absent) == set(STAGES) - {"encoding", "heads", "ablation"}
-    assert found.facts.source == "films.tsv, held out"
-    assert (found.heads.measure, found.ablation.measure) == ("causal", "causal")
-    assert found.heads.documents == EXAMPLES
+    assert set(found.absent) == set(STAGES) - {"encoding", "ablation"}
+    assert (found.facts.source, found.ablation.measure) == ("films.tsv, held out", "causal")
     held_out = read_subject(SubjectOptions(model=str(run)), new_head=False, held_out=True)
     assert held_out.model == "run, trained for 1 steps"
     every = read_subject(SubjectOptions(model=str(run)))
