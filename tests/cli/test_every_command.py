@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 
 from jaxpe import theory
+from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.audit import AuditResult
 from jaxpe.analysis.corpus import CorpusResult
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.analysis.counts import CountOptions, count, read_counts
 from jaxpe.analysis.extrapolation import ExtrapolationResult
+from jaxpe.analysis.inspect import STAGES, InspectOptions, inspect_model
+from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.cli.commands import COMMANDS, load
-from jaxpe.data import sequence_task
 from jaxpe.report import page
 from jaxpe.report.writing import table_files
 from jaxpe.training import load_run
@@ -43,8 +45,8 @@ class Words(NamedTuple):
 
 LINES = {
     "report": Words(
-        "{films} --dim 4 --splits 2 --figures png --style paper",
-        ("report.html", "encoding.npz", "figures/shares.png", "findings.csv", "methods.tex"),
+        "{films} --dim 4 --splits 2",
+        ("report.html", "encoding.npz", "figures/shares.svg", "findings.csv", "methods.tex"),
         "jaxpe.analysis.corpus:CorpusResult",
     ),
     "audit": Words(
@@ -58,8 +60,8 @@ LINES = {
         "jaxpe.analysis.inspect:InspectResult",
     ),
     "extrapolate": Words(
-        "--tasks parity --encodings mine_66:halved learned --seeds 2 --steps 2 --length 3 "
-        "--factors 1 2 --batch 4 --tests 4 --dim 8 --heads 1 --layers 1",
+        "--tasks parity --encodings mine_66:halved none --seeds 2 --steps 2 --length 3 "
+        "--factors 1 2 --batch 4 --tests 4 --dim 8 --heads 1 --layers 1 --rates 0.001",
         ("extrapolation.html", "figures/lengths.svg"),
         "jaxpe.analysis.extrapolation:ExtrapolationResult",
     ),
@@ -74,12 +76,12 @@ LINES = {
         "jaxpe.analysis.corpora:CorporaComparison",
     ),
     "compare runs": Words(
-        "{there}/a {there}/b",
-        ("comparison.html", "figures/losses.svg"),
+        "{there}/a {there}/b --figures png --style paper",
+        ("comparison.html", "figures/losses.svg", "figures/losses.png"),
         "jaxpe.analysis.comparison:RunComparison",
     ),
     "train": Words(
-        "{films} --model.dim 8 --model.layers 1 --model.heads 2 --length 8 --steps 2",
+        "{films} --encoding none --model.dim 8 --model.layers 1 --model.heads 2 --length 8 --steps 2",
         ("train.html", "config.json", "summary.json", "figures/curves.png"),
     ),
     "golden": Words("{there}/config.json", ("golden.json", "golden.npz")),
@@ -189,12 +191,11 @@ def check_audit(out, printed, there):
 
 def check_extrapolation(out, printed, there):
     found = load_result(ExtrapolationResult, out / "extrapolation.json")
-    halved, learned = (cell.scores["accuracy"] for cell in found.cells)
-    assert ((halved >= 0) & (halved <= 1)).all()
-    assert np.isfinite(learned).all(axis=0).tolist() == [True, False]  # the table ends at T
+    scores = np.array([cell.scores["accuracy"] for cell in found.cells])
+    assert ((scores >= 0) & (scores <= 1)).all()
     assert [x.first for x in found.comparisons()] == ["mine_66:halved"]
-    width = sequence_task("copy").tokens(128)  # of the cost of an update
-    assert [cost.parameters for cost in found.costs] == [0, 8 * width]
+    assert [cost.parameters for cost in found.costs] == [0, 0]
+    assert found.costs[1].relative_time == 1
 
 
 def check_corpora(out, printed, there):
@@ -204,9 +205,21 @@ def check_corpora(out, printed, there):
 
 
 def check_run(out, printed, there):
+    """A run brings its documents, and is inspected on held-out ones."""
     params = jax.tree.leaves(load_run(out).params)
     assert all(bool(np.isfinite(x).all()) for x in params)
     assert printed.splitlines()[0].startswith("films.tsv: classify, 108 documents")
+    options = InspectOptions(model=str(out), stages=("encoding", "loss"), examples=8)
+    found = inspect_model(options)
+    assert set(found.absent) == STAGES.keys() - {"encoding"}
+    assert found.facts.source == "films.tsv, held out"
+    held_out = read_subject(SubjectOptions(model=str(out)), new_head=False, held_out=True)
+    every = read_subject(SubjectOptions(model=str(out)))
+    assert [len(x.documents.labels) for x in (held_out, every)] == [12, 108]
+    # What it brings is not passed over in silence.
+    for name, value in (("length", 64), ("task", "mlm"), ("source", "sst2")):
+        with pytest.raises(InputError, match=name):
+            read_subject(SubjectOptions(model=str(out), **{name: value}))
 
 
 def check_count(out, printed, there):

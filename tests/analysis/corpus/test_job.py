@@ -12,11 +12,22 @@ import pytest
 import jaxpe
 from jaxpe import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse, analyse_tokens
+from jaxpe.analysis.corpus import (
+    CorpusOptions,
+    CorpusResult,
+    analyse,
+    analyse_counts,
+    analyse_tokens,
+)
 from jaxpe.analysis.corpus.job import top_tokens
 from jaxpe.analysis.corpus.vectors import entry_of_table
+from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, dependent_groups, load_tokens
-from jaxpe.geometry import rotate_within_documents
+from jaxpe.geometry import (
+    position_geometry_from_counts,
+    regroup_folds,
+    rotate_within_documents,
+)
 from tests.conftest import score_only
 
 SEED = 3
@@ -113,6 +124,44 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(held_out.gain.estimate, least - fitted, **CLOSE)
     over = held_out.equal.estimate - least
     np.testing.assert_allclose(held_out.over_equal.estimate, over, **CLOSE)
+
+
+def test_counts_tell_what_the_documents_tell(corpus, found):
+    """Observed numbers are the same; the geometry of position has other halves and rotations."""
+    groups = dependent_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    counting = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
+    keys = map(jax.random.key, range(20))
+    rotation = {"exclude": (0,), "groups": groups, "ended": np.ones(600, bool)}
+    rotated = [rotate_within_documents(x, corpus.ids, corpus.mask, **rotation) for x in keys]
+    settings = CountSettings("words", "", 10, None, 50, (0,), 16, 20, 4, 0)
+    shard = CountedShard("all.txt", 1, "0" * 32, 600, null_texts=3)
+    stored = StoredCounts(
+        np.asarray(jaxpe.count_tokens(corpus.ids, folds=16, **counting).tokens),
+        np.stack([jaxpe.count_tokens(ids, folds=4, **counting).tokens for ids in rotated]),
+        CountHeader(600, settings, (shard,), None, (), corpus.tokens),
+    )
+    counted = analyse_counts(stored, CorpusOptions(dim=4, seed=SEED))
+    own = {"name": "all.txt", "tokenizer": "words", "groups": 600, "folds": 4, "null_texts": 3}
+    assert found.facts._replace(**own, from_counts=True, cut=None) == counted.facts
+    assert counted.top_tokens == found.top_tokens
+    for ours, theirs in zip(counted.observed[:4], found.observed, strict=False):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(counted.documents_per_position, found.documents_per_position)
+    share, expected = (x.intervals["position_share"] for x in (counted, found))
+    assert share.low < expected.estimate < share.high
+    assert counted.position.significant_rank == found.position.significant_rank > 0
+
+    halving = jax.random.split(jax.random.split(jax.random.key(SEED), 3)[0], 21)[0]
+    counts = regroup_folds(stored.counts, folds=4)
+    nulls = [counts._replace(tokens=null) for null in stored.nulls]
+    expected = position_geometry_from_counts(counts, nulls, key=halving)
+    for name in ("trace", "eigenvalues", "squared_distances"):
+        ours, theirs = getattr(counted.position, name), getattr(expected, name)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+    for settings, message in (({"nulls": 18}, "18 rotated"), ({"length": 5000}, "5,000 positions")):
+        header = stored.header._replace(settings=stored.header.settings._replace(**settings))
+        with pytest.raises(InputError, match=message):
+            analyse_counts(stored._replace(header=header))
 
 
 def test_the_same_seed_makes_the_same_files_and_progress_changes_nothing(corpus, found):

@@ -27,9 +27,7 @@ from jaxpe.analysis.inspect import (
 )
 from jaxpe.analysis.inspect.flax_model import encoding_names, unscaled_reason
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
-from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.data import open_tokenizer
-from jaxpe.training import ModelConfig, TrainConfig, train
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -116,25 +114,6 @@ def test_a_masked_model_is_judged_by_its_loss_and_has_a_bias(tmp_path):
     found = mpnet.ablation
     assert (found.measure, found.reference) == ("masked", pytest.approx(np.log(60)))
     assert all(abs(one.change.estimate) < 1 for one in found.moved)
-
-
-def test_a_run_brings_its_documents_and_is_inspected_on_held_out_ones(films, tmp_path):
-    run, small = tmp_path / "run", ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
-    reading = {"source": str(films), "length": LENGTH, "task": "causal", "held_out": 0.4}
-    train(TrainConfig(**reading, model=small, steps=1, batch_size=4, probe_at=(), out=run))
-    stages = ("encoding", "ablation", "loss")
-    found = inspect_model(InspectOptions(model=str(run), stages=stages, examples=EXAMPLES))
-    assert set(found.absent) == set(STAGES) - {"encoding", "ablation"}
-    assert (found.facts.source, found.ablation.measure) == ("films.tsv, held out", "causal")
-    held_out = read_subject(SubjectOptions(model=str(run)), new_head=False, held_out=True)
-    assert held_out.model == "run, trained for 1 steps"
-    every = read_subject(SubjectOptions(model=str(run)))
-    assert (every.source, len(held_out.documents.labels)) == ("films.tsv", 48)
-    assert len(every.documents.labels) == 72
-    # What it brings is not passed over in silence.
-    for name, value in (("length", 64), ("task", "mlm"), ("source", "sst2")):
-        with pytest.raises(InputError, match=f"{name}"):
-            read_subject(SubjectOptions(model=str(run), **{name: value}))
 
 
 def test_moved_tokens_of_a_rotary_model(llama):
