@@ -81,7 +81,8 @@ LINES = {
         "jaxpe.analysis.comparison:RunComparison",
     ),
     "train": Words(
-        "{films} --encoding none --model.dim 8 --model.layers 1 --model.heads 2 --length 8 --steps 2",
+        "{films} --encoding none --model.dim 8 --model.layers 1 --model.heads 2 --length 8 "
+        "--steps 2",
         ("train.html", "config.json", "summary.json", "figures/curves.png"),
     ),
     "golden": Words("{there}/config.json", ("golden.json", "golden.npz")),
