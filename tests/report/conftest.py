@@ -11,7 +11,7 @@ from tests.report import factory
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = factory.analysis(letters=factory.letters([*"ACGT"]))
-    return write(result, tmp_path_factory.mktemp("report"), figures="png")
+    return write(result, tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="session")

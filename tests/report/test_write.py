@@ -63,7 +63,7 @@ def test_files_hold_the_result_and_show_it(kind, tmp_path):
 def test_the_folder_is_complete(page):
     folder = page.parent
     plots = ("distances", "logo", "map", "offset", "shares")
-    figures = {f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")}
+    figures = {f"figures/{name}.svg" for name in plots}
     names = ("choices", "fit-of-the-encodings", "most-frequent-tokens", "positions-that-stand-out")
     expected = {f"tables/{name}.{kind}" for name in names for kind in ("csv", "tex")}
     pages = {"report.html", "report.md", "report.json", "report.npz", "methods.md", "methods.tex"}
