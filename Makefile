@@ -95,9 +95,9 @@ distributed-test: $(VENV)/.installed-test
 # The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
 # warn of what changed since: here alone warnings are no errors.
 test-minimum:
-	JAXPE_TEST_MINIMUM=1 $(MAKE) unit VENV=$(VENV)-minimum CONSTRAINTS=constraints-minimum.txt \
+	$(MAKE) unit VENV=$(VENV)-minimum CONSTRAINTS=constraints-minimum.txt \
 	  JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)-minimum/compiled \
-	  TESTS='-W default tests/test_minimum.py tests/geometry'
+	  TESTS='-W default tests/test_minimum.py tests/cli/test_every_command.py tests/geometry'
 
 # What the classes of the newest transformers do with positions: see tools/parity/README.md. NEWEST is
 # a Python that has them, and torch for the processor.

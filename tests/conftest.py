@@ -1,4 +1,4 @@
-"""Commands as a person types them, a corpus for them, few encodings, and a disk that is full."""
+"""Commands as a person types them, a corpus for them, few encodings, and a full disk."""
 
 import contextlib
 import resource
@@ -8,10 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import jaxpe
-from jaxpe.analysis.corpus import vectors
 from jaxpe.cli import main as cli
-from jaxpe.encodings import resolve
-from jaxpe.report.pages import corpus as corpus_page
 from tests.films import make_films
 
 
@@ -33,19 +30,14 @@ def command(monkeypatch, capsys, tmp_path_factory):
     return call
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Without figures and with few encodings: neither is what these tests are about."""
-    score_only(monkeypatch, "sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(corpus_page, "corpus_figures", lambda result: [])
-
-
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Have reports compare these encodings, and those that are passed."""
+    """Have reports compare these encodings, and those that are passed.
+
+    Vectors of the whole catalogue take longer to compile, for every length and width, than all
+    other programs of a report, and `tests/cli/test_every_command.py` is on them.
+    """
     few = jaxpe.catalogue(*names)
-    monkeypatch.setattr(
-        vectors, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
-    )
+    monkeypatch.setattr(jaxpe, "catalogue", lambda: few)
 
 
 @contextlib.contextmanager

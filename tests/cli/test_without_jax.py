@@ -50,6 +50,9 @@ from jaxpe.cli.commands import options_class
 for name in ("rope", "golden", "batch", "report", "extrapolate", "inspect"):
     options_class(name)
     print(name, {"jax", "flax", "matplotlib"} & set(sys.modules), "numpy" in sys.modules)
+for name in ("encodings", "count", "merge"):
+    options_class(name)
+print("others", {"flax", "optax"} & set(sys.modules))
 """
 
 
@@ -57,11 +60,11 @@ def test_a_help_imports_nothing_slow():
     words = [sys.executable, "-c", HELPS]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[:2] == ["rope set() False", "golden set() False"]
-    assert all(" set() " in line for line in done.stdout.splitlines())
+    assert all(" set()" in line for line in done.stdout.splitlines())
 
 
-def test_a_setting_that_jax_refuses_is_one_line_of_a_help_that_imports_it():
-    words = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train", "--help"]
+def test_a_setting_that_jax_refuses_is_one_line():
+    words = [sys.executable, "-m", "jaxpe", "train", "--help"]
     environment = {**os.environ, "JAX_ENABLE_X64": "maybe"}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -10,7 +10,8 @@ from tests.report import factory
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(factory.analysis(), tmp_path_factory.mktemp("report"), figures="png")
+    result = factory.analysis(letters=factory.letters([*"ACGT"]))
+    return write(result, tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ def test_advice_on_encodings_is_that_of_the_stored_results():
 
 
 def test_only_encodings_of_the_table_are_advised():
-    for rank in (0, 2):
-        step = page(analysis(position={"significant_rank": rank})).steps[-1]
-        assert tuple(re.findall(r"--encoding (\w+)", step.paste)) == TRIED
+    for dim in (0, 2):
+        steps = page(analysis(held_out={"dim": dim})).steps
+        (paste,) = (step.paste for step in steps if "train" in step.paste)
+        assert tuple(re.findall(r"--encoding (\w+)", paste)) == TRIED

@@ -7,7 +7,6 @@ from jaxpe import theory
 from jaxpe.analysis.audit import AuditFacts, AuditResult, KernelPairs, Sides, Training
 from jaxpe.analysis.audit.result import audited
 from jaxpe.report import draw, page
-from jaxpe.theory.statements import NOTHING_COMPARED
 
 # Hypotheses without numbers, and those that compare with the largest float.
 CONDITIONS = {"if no other order", "if masked loss", "if reads [CLS]", "if full examples"}
@@ -36,20 +35,14 @@ def evaluated(hypothesis, conclusion, *unchecked):
     return theory.Audit(*sides, {}, unchecked=dict.fromkeys(unchecked))
 
 
-@pytest.mark.parametrize("statement", theory.STATEMENTS, ids=lambda statement: statement.name)
-@pytest.mark.parametrize("holds", [True, False])
-def test_a_claim_has_both_of_its_numbers(statement, holds):
-    for claim in statement.sentences.keys() - UNCHECKED:
-        text = statement.sentence(claim, Sides(12.5, 77.7, 65.2, holds))
-        assert "{" not in text
-        assert ("12.5" in text) == (claim not in CONDITIONS)
-        assert ("77.7" in text) == (claim not in WITHOUT_RHS)
-
-
-def test_nothing_is_compared_of_infinite_divergences():
-    lemma_12 = next(s for s in theory.STATEMENTS if s.name == "Lemma 12")
-    text = lemma_12.sentence("instead slope in k", Sides(0.0, 0.0, 0.0, True))
-    assert text == NOTHING_COMPARED
+def test_claims_have_both_of_their_numbers():
+    for statement in theory.STATEMENTS:
+        for claim in statement.sentences.keys() - UNCHECKED:
+            for holds in (True, False):
+                text = statement.sentence(claim, Sides(12.5, 77.7, 65.2, holds))
+                assert "{" not in text, claim
+                assert ("12.5" in text) == (claim not in CONDITIONS), claim
+                assert ("77.7" in text) == (claim not in WITHOUT_RHS), claim
 
 
 @pytest.mark.parametrize(
@@ -69,9 +62,6 @@ def test_an_outcome_is_counted_and_only_a_refuted_statement_is_advised_against(
     (row,) = shown.sections[0].findings
     assert row.value == outcome
     assert bool(shown.steps) == (outcome == "refuted")
-
-
-def test_an_untrained_model_is_to_be_trained():
     (step,) = page(result(evaluated(True, True), trained=False)).steps
     assert step.paste == "jaxpe train 'a b.txt' && jaxpe audit --model run"
 
@@ -84,10 +74,5 @@ def test_figures_have_the_numbers():
     np.testing.assert_array_equal(falling.T, [[1, 2, 3], [9, 8, 7]])
     curves = [line.get_ydata().tolist() for axis in shown["training"] for line in axis.lines]
     assert curves == [[3, 2], [3, 1], [0, 0.5]]
-    bound = [line.get_xydata().tolist() for line in shown["bound"][0].lines]
-    assert bound == [
-        [[4, 1]],
-        [[0.5, 0.5], [8, 8]],
-    ]  # of one pair both sides are finite and above 0
-    nothing = result()._replace(kernel=KERNEL._replace(bound=np.full(3, np.inf)))
-    assert "bound" not in [one.name for one in page(nothing).figures]
+    bound = shown["bound"][0].lines[0].get_xydata().tolist()
+    assert bound == [[4, 1]]  # of one pair both sides are finite and above 0

@@ -1,6 +1,5 @@
-"""The page of an inspection: verdicts at their thresholds, numbers and figures of the result."""
+"""The page of an inspection: advice, numbers and figures are those of the result."""
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,23 +33,11 @@ from jaxpe.analysis.inspect import (
     TextReach,
     Variance,
 )
-from jaxpe.analysis.inspections import UsualRange
 from jaxpe.report.drawing import draw
 from jaxpe.report.findings import Finding
-from jaxpe.report.pages import inspect_rows
-from jaxpe.report.pages.inspect import matters_more
 from jaxpe.report.writing import page, write
 
-LEAST = np.nextafter(0, 1)
 GRID = np.arange(1.0, 7.0).reshape(2, 3)  # two layers of three heads
-
-
-def above(x: float) -> float:
-    return float(np.nextafter(x, np.inf))
-
-
-def below(x: float) -> float:
-    return float(np.nextafter(x, -np.inf))
 
 
 def interval(mean: float) -> Interval:
@@ -140,210 +127,74 @@ def changed(**stages: Any) -> InspectResult:
     )
 
 
-def logits(position: float, *, beyond: float = 0.0, shuffled: float = 0.5) -> InspectResult:
-    one = np.ones((2, 4))  # the mean of eight equal numbers is this number
-    parts = variance(one * (position - beyond), one * beyond, one * shuffled)
-    return changed(attention={"variance": parts})._replace(spectral=None)
+def advised(name: str, **stages: Any) -> bool:
+    """Whether the finding of a name has something to do."""
+    return bool(found(name, changed(**stages)).todo)
 
 
-def moved(name: str, *ends: float, measure: str = "causal", value: float = 0.5) -> InspectResult:
-    """One of the moves with a change of these ends."""
-    change = Interval(sum(ends) / 2, *ends)
-    moves = [
-        move if move.name != name else move._replace(change=change, value=interval(value))
-        for move in MOVES
-    ]
-    return changed(ablation={"moved": moves, "measure": measure, "reference": 0.0})
+def ends(low: float, high: float) -> Interval:
+    return Interval((low + high) / 2, low, high)
 
 
-def reach(**fields: Any) -> InspectResult:
-    return changed(loss={"reach": REACH._replace(**fields)})
+def shifted(low: float, high: float) -> dict[str, Any]:
+    return {"moved": [MOVES[0], MOVES[1]._replace(change=ends(low, high)), MOVES[2]]}
 
 
-def scalings(*rows: tuple[str, float, float]) -> InspectResult:
-    """Scalings with their multiple, and the upper end of the change far away."""
-    made = [ScalingChange(name, multiple, interval(0.4), Interval(high - 1, high - 2, high))
-            for name, multiple, high in rows]  # fmt: skip
-    return changed(loss={"scalings": made})
+def weight(low: float) -> dict[str, Any]:
+    return {"sinks": SINKS._replace(weight_overall=Interval(0.5, low, 0.6))}
 
 
-def drops(**fields: Any) -> InspectResult:
-    return RESULT._replace(heads=DROPS._replace(**fields))
+def middle(high: float) -> dict[str, Any]:
+    return {"reach": REACH._replace(middle=Means(*np.array([[-1, -1], [-1, -1], [-1, high]])))}
 
 
-def configured(*severities: str) -> list[tuple[float, str]]:
-    """Value and command of the card on a wrong configuration."""
-    points = [SimpleNamespace(severity=x, text=x) for x in severities]
-    rope = SimpleNamespace(findings=points, widest=None)
-    lead = page(RESULT._replace(encoding=EncodingStage(None, None, rope))).lead
-    return [(one.value, one.paste) for one in lead if one.name.startswith("faults")]
-
-
-EXPLAINED = "logits explained by positions"
-POSITIONAL = "positional share beyond the offset j − i"
-SHIFTED, FAR = "loss added by shifted positions", "change of the loss on a far passage"
-# What is said, at a number and next to it.
-RULES: dict[str, tuple[Any, dict[Any, Any]]] = {
-    "positions matter to logits": (
-        lambda x: found(EXPLAINED, logits(x, shuffled=x)).verdict,
-        {below(0.02): "cause: none", 0.02: "cause: positions"},
+# Findings with advice: stages for which there is none, and for which there is some.
+ADVICE = {
+    "attention to sinks": ({"attention": weight(0.29)}, {"attention": weight(0.31)}),
+    "loss added by shifted positions": (
+        {"ablation": shifted(0.04, 0.1)}, {"ablation": shifted(0.06, 0.1)}
     ),
-    "cause of logits": (
-        lambda x: found(EXPLAINED, logits(1.0, shuffled=x)).verdict.removeprefix("cause: "),
-        {above(0.8): "positions", 0.8: "both", 0.2: "both", below(0.2): "words"},
-    ),
-    "what can express the logits": (
-        lambda x: "cannot" in found(POSITIONAL, logits(1.0, beyond=x)).verdict,
-        {below(0.2): False, 0.2: True},
-    ),
-    "sinks to keep": (
-        lambda low: bool(found("attention to sinks", changed(
-            attention={"sinks": SINKS._replace(weight_overall=Interval(0.5, low, 0.6))}
-        )).todo),
-        {below(0.3): False, 0.3: True},
-    ),
-    "heads on a key": (
-        lambda x: page(changed(attention={"first": np.full((2, 3), x)})).tables[0].rows[0][2],
-        {0.5: "0 of 6", above(0.5): "6 of 6"},
-    ),
-    "norms of sinks": (
-        lambda x: "largest norm of sinks over the median token" in [
-            one.name for one in page(changed(
-                attention={"sinks": SINKS._replace(norm=means([0.0, x, *[0.0] * 6]))}
-            )).findings
-        ],
-        {1.4: False, 1.6: True},
-    ),
-    "a bound of the search": (
-        lambda case: (lambda one: (one.value, one.unit, bool(one.todo)))(
-            found("effective length", reach(measure=case[0], high=case[1]))
-        ),
-        {
-            ("loss", 63): (32, "tokens", True), ("loss", 64): (32, "tokens or more", True),
-            ("embedding", 64): (16, "tokens or more", False),
-        },
-    ),
-    "lost in the middle": (
-        lambda high: bool(found("effect of the middle of a text less its start", reach(
-            middle=Means(*np.array([[-1, -1], [-1, -1], [-1, high]], float))
-        )).todo),
-        {0.0: False, -LEAST: True},
-    ),
-    "order matters to a loss": (
-        lambda ends: matters_more(Interval(0.05, *ends), "causal"),
-        {
-            (above(0.05), 1.0): True, (0.05, 1.0): None, (-1.0, 0.05): None,
-            (-1.0, below(0.05)): False,
-        },
-    ),
-    "order matters to an output": (
-        lambda ends: matters_more(Interval(-0.05, *ends), "embedding"),
-        {
-            (-1.0, -above(0.05)): True, (-1.0, -0.05): None, (-0.05, 1.0): None,
-            (-below(0.05), 1.0): False,
-        },
-    ),
-    "what order is good for": (
-        lambda ends: found(
-            "loss added by shuffled positions", moved("shuffled", *ends)
-        ).sentence.split()[2],
-        {(0.0, 1.0): "change.", (LEAST, 1.0): "worse", (-1.0, -LEAST): "better"},
-    ),
-    "a change of an output": (  # of the way to unrelated texts
-        lambda x: found("output under shuffled positions", moved(
-            "shuffled", -1.0, 0.0, measure="embedding", value=1 - x
-        )).verdict,
-        {0.09: "changes hardly", 0.11: "changes moderately", 0.51: "changes strongly"},
-    ),
-    "a shift": (
-        lambda ends: (lambda one: (one.verdict, bool(one.todo)))(
-            found(SHIFTED, moved("shifted", *ends))
-        ),
-        {
-            (-1.0, 1.0): ("no change", False), (0.0, 0.02): ("hardly changes", False),
-            (0.0, 0.1): ("not decided", False), (0.06, 0.1): ("absolute positions count", True),
-        },
-    ),
-    "a scaling that helps": (
-        lambda high: [one.name for one in page(scalings(("YaRN", 2.0, high))).findings].count(FAR),
-        {0.0: 0, -LEAST: 1},
-    ),
-    "texts shorter than the context": (
-        lambda case: [one.name for one in page(
-            reach(high=case[0])._replace(facts=FACTS._replace(longest=case[1]))
-        ).steps if one.paste.endswith("--longest 512")],
-        {
-            (63, 511): ["longest text measured"], (64, 511): ["effective length"],
-            (63, 512): [], (64, 512): [],
-        },
-    ),
-    "texts that a tokenizer cuts": (
-        lambda cut: any("tokenizer" in one.name for one in page(
-            RESULT._replace(facts=FACTS._replace(cut=cut))
-        ).steps),
-        {0: False, 1: True, 511: True, 512: False},
-    ),
-    "a table that fits": (
-        lambda x: found("scaled stress of the table against position", changed(
-            geometry={"corrected": x, "shuffled": Interval(0.4, 0.3, 0.5)}
-        )).verdict.split()[0],
-        {below(0.3): "better", 0.3: "no"},
-    ),
-    "a drop beyond noise": (
-        lambda p: found(
-            "largest drop without a head", drops(p_value=np.full((2, 3), p))
-        ).verdict,
-        {0.05: "head 1.2", above(0.05): "head 1.2, within noise", math.nan: "head 1.2"},
-    ),
-    "more than by chance": (
-        lambda share: found(
-            "share of it in all drops",
-            drops(share_by_chance=share),
-        ).verdict,
-        {below(0.3): "more than by chance", 0.3: "no more than by chance"},
-    ),
-    "a probe that reads": (
-        lambda x: "not" in found("linear probe of position, R² of the best layer", changed(
-            probe={"r2": means([x] * 3)}
-        )).verdict,
-        {0.0: True, LEAST: False},
-    ),
-    "a wrong configuration": (
-        lambda severities: configured(*severities),
-        {("risk",): [], ("risk", "wrong"): [(1, "jaxpe rope m")]},
+    "effect of the middle of a text less its start": (
+        {"loss": middle(0.1)}, {"loss": middle(-0.1)}
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_verdict_changes_at_its_number(name):
-    rule, values = RULES[name]
-    assert {value: rule(value) for value in values} == values
-
-
-@pytest.mark.parametrize(
-    ("ends", "verdict"),
-    [
-        ((0.5, 0.6), "in their range"), ((above(0.5), 0.6), "above them"),
-        ((0.1, 0.2), "in their range"), ((0.1, below(0.2)), "below them"),
-    ],
-)  # fmt: skip
-def test_a_measure_is_beside_those_of_models_inspected_before(monkeypatch, ends, verdict):
-    monkeypatch.setattr(inspect_rows, "usual_range", lambda *_: UsualRange(0.2, 0.5, 3, True))
-    baseline = ATTENTION.baseline._replace(overall=Interval(0.3, *ends))
-    one = found(
-        "attention explained by the offset alone", changed(attention={"baseline": baseline})
-    )
-    assert one.verdict == verdict
-    assert "3 other decoders" in one.against
+@pytest.mark.parametrize("name", ADVICE)
+def test_advice_follows_the_ends_of_intervals(name):
+    without, with_advice = ADVICE[name]
+    assert not advised(name, **without)
+    assert advised(name, **with_advice)
 
 
 def test_the_scaling_that_helps_most_at_the_largest_multiple_is_advised():
-    result = scalings(
-        ("YaRN", 2.0, -9.0), ("linear", 4.0, -1.0), ("NTK", 4.0, -2.0), ("YaRN", 8.0, 1.0)
-    )
-    assert found(FAR, result).value == -3
-    assert found(FAR, result).paste.startswith('"rope_type": "dynamic", "factor": 4,')
+    name = "change of the loss on a far passage"
+    rows = (("YaRN", 2.0, -9.0), ("linear", 4.0, -1.0), ("NTK", 4.0, -2.0), ("YaRN", 8.0, 1.0))
+    made = [ScalingChange(x, k, interval(0.4), ends(high - 2, high)) for x, k, high in rows]
+    one = found(name, changed(loss={"scalings": made}))
+    assert (one.value, '"dynamic", "factor": 4,' in one.paste) == (-3, True)
+    none = page(changed(loss={"scalings": made[-1:]})).findings
+    assert name not in [each.name for each in none]
+
+
+def test_a_wrong_configuration_comes_first():
+    def lead(*severities):
+        points = [SimpleNamespace(severity=x, text=x) for x in severities]
+        rope = SimpleNamespace(findings=points, widest=None)
+        return page(RESULT._replace(encoding=EncodingStage(None, None, rope))).lead[0]
+
+    assert (lead("risk", "wrong").value, lead("risk", "wrong").paste) == (1, "jaxpe rope m")
+    assert not lead("risk").name.startswith("faults")
+
+
+def test_what_is_not_significant_is_not_claimed():
+    for p, noise in ((0.04, False), (0.06, True)):
+        result = RESULT._replace(heads=DROPS._replace(p_value=np.full((2, 3), p)))
+        assert ("noise" in found("largest drop without a head", result).verdict) == noise
+    for x, better in ((0.29, True), (0.31, False)):
+        fit = {"corrected": x, "shuffled": Interval(0.4, 0.3, 0.5)}
+        one = found("scaled stress of the table against position", changed(geometry=fit))
+        assert one.verdict.startswith("better") == better
 
 
 VALUES = {
@@ -439,43 +290,10 @@ def test_figures_draw_the_numbers_of_the_result():
     assert weights == pytest.approx(WEIGHTS[1, 2, :4])
 
 
-def test_parts_of_no_logits_have_no_row():
-    share = SPECTRAL.parts.share * (np.arange(5) < 4)  # no bias
-    parts = SPECTRAL.parts._replace(share=share)
-    tables = page(changed(spectral={"parts": parts})).tables
-    (rows,) = (table.rows for table in tables if table.title == "Content and position")
-    assert [row[0] for row in rows] == [*PARTS[:4], "cross terms"]
-
-
-def test_wavelengths_are_beside_those_of_equal_norms():
-    plan = SimpleNamespace(
-        frequencies=2 * np.pi / np.array([8.0, 64.0, 65.0, 999.0]), trained=64, base=1e4,
-        rope_type="default", never_round=2,
-    )  # fmt: skip
-    rope = SimpleNamespace(findings=[], widest=plan)
-    result = RESULT._replace(encoding=EncodingStage(None, None, rope))
-    assert (
-        found("norms of queries and keys in wavelengths beyond the context", result).reference
-        == 0.5
-    )
-
-
-def test_details_are_folded_where_there_are_many_findings():
-    opened = [one for one in page(RESULT).sections if not one.folded]
-    assert "Attention" not in [one.title for one in opened]
-    few = InspectResult(FACTS, {}, attention=ATTENTION)
-    assert not page(few).sections[0].folded
-
-
 def test_stages_without_a_result_are_named_and_names_are_escaped(tmp_path):
     facts = FACTS._replace(model="<script>x</script>\u202e", left_out="Layer 3 is not seen.")
-    result = InspectResult(facts, {"needles": "no <b>head</b>"}, attention=ATTENTION)
+    result = InspectResult(facts, {"needles": "no <b>head</b>"})
     text = write(result, tmp_path).read_text()
-    assert "<script>x" not in text
-    assert "<b>head" not in text
-    assert "\u202e" not in text
-    assert page(result).tables[-1].rows == [
-        ("Retrieval by depth and length", "needles", "no <b>head</b>")
-    ]
-    assert "Layer 3" in text
+    assert not [x for x in ("<script>x", "<b>head", "\u202e") if x in text]
+    assert page(result).tables[-1].rows[0][1:] == ("needles", "no <b>head</b>")
     assert not page(InspectResult(FACTS, {})).sections

@@ -37,10 +37,10 @@ def result(name: str) -> Any:
     return load_result(kind, FOLDER / f"{name}.json")
 
 
-def output(name: str) -> tuple[str, str]:
+def output(name: str, width: int = 78) -> tuple[str, str]:
     """Findings at the top of `rope`, `inspect` or `report`, and the first step to take."""
     page = writing.page(result(name))
-    rows = printed(rich_table(findings_table(page.lead, "")), 78)
+    rows = printed(rich_table(findings_table(page.lead, "")), width)
     return "\n".join(rows), next((step.todo for step in page.steps), "")
 
 

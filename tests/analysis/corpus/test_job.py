@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,34 +12,28 @@ import pytest
 import jaxpe
 from jaxpe import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse, analyse_tokens
-from jaxpe.analysis.corpus.result import SHARES
+from jaxpe.analysis.corpus import (
+    CorpusOptions,
+    CorpusResult,
+    analyse,
+    analyse_counts,
+    analyse_tokens,
+)
+from jaxpe.analysis.corpus.job import top_tokens
 from jaxpe.analysis.corpus.vectors import entry_of_table
+from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, dependent_groups, load_tokens
-from jaxpe.geometry import rotate_within_documents
+from jaxpe.geometry import (
+    position_geometry_from_counts,
+    regroup_folds,
+    rotate_within_documents,
+)
 from tests.conftest import score_only
 
 SEED = 3
 LINES = [f"w{k % 7} w{k % 5} w{k % 3}" for k in range(40)]  # of equal sizes: compiled once
-THERE = Path("there")
 QUICK = CorpusOptions(dim=4, splits=2)
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
-
-
-class Recorder:
-    """Progress that keeps what it was shown."""
-
-    def __init__(self) -> None:
-        self.shown: dict[str, int] = {}
-        self.lines: list[str] = []
-
-    def track(self, items, description, *, total=None):
-        for item in items:
-            self.shown[description] = self.shown.get(description, 0) + 1
-            yield item
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,6 +81,12 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(position.rank_eigenvalues, rank.eigenvalues, **CLOSE)
     np.testing.assert_allclose(position.null_eigenvalue, rank.threshold, **CLOSE)
     np.testing.assert_allclose(position.p_value, rank.p_value)
+    of_position, of_composition = (
+        np.linalg.eigh(gram)[1][:, -1]
+        for gram in (geometry.gram, geometry.split_half.gram - geometry.gram)
+    )
+    r = abs(of_position @ of_composition)
+    np.testing.assert_allclose(position.composition_correlation, r, rtol=1e-3)
 
     counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
     error = jaxpe.noise_floor(counts).split_half_error
@@ -109,7 +108,7 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(found.intervals["nearness"], intervals.nearness[:3], **CLOSE)
     by_offset = np.stack([np.asarray(x) for x in intervals.by_offset[:3]])
     np.testing.assert_allclose(position.by_offset, by_offset, **CLOSE)
-    shares = [found.intervals[f"{name}_share"] for name in SHARES]
+    shares = [found.intervals[f"{name}_share"] for name in ("noise", "composition", "position")]
     noise, composition, of_position = (share.estimate for share in shares)
     plug_in = jnp.trace(jaxpe.hellinger_gram(mu._replace(present=geometry.present)))
     np.testing.assert_allclose(of_position, geometry.trace / plug_in, **CLOSE)
@@ -117,18 +116,76 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(noise + composition + of_position, 1, **CLOSE)
     assert all(share.low < share.estimate < share.high for share in shares)
 
+    held_out, own = found.held_out, jaxpe.geometry.cross_validated_mds(halves.position, dim=10)
+    np.testing.assert_allclose([x.estimate for x in held_out.own], own.mean, **CLOSE)
+    least = held_out.fixed[held_out.best[0]].estimate
+    assert least == min(x.estimate for x in held_out.fixed.values())
+    fitted = held_out.own[held_out.dim - 1].estimate
+    np.testing.assert_allclose(held_out.gain.estimate, least - fitted, **CLOSE)
+    over = held_out.equal.estimate - least
+    np.testing.assert_allclose(held_out.over_equal.estimate, over, **CLOSE)
+
+
+def test_counts_tell_what_the_documents_tell(corpus, found):
+    """Observed numbers are the same; the geometry of position has other halves and rotations."""
+    groups = dependent_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    counting = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
+    keys = map(jax.random.key, range(20))
+    rotation = {"exclude": (0,), "groups": groups, "ended": np.ones(600, bool)}
+    rotated = [rotate_within_documents(x, corpus.ids, corpus.mask, **rotation) for x in keys]
+    settings = CountSettings("words", "", 10, None, 50, (0,), 16, 20, 4, 0)
+    shard = CountedShard("all.txt", 1, "0" * 32, 600, null_texts=3)
+    stored = StoredCounts(
+        np.asarray(jaxpe.count_tokens(corpus.ids, folds=16, **counting).tokens),
+        np.stack([jaxpe.count_tokens(ids, folds=4, **counting).tokens for ids in rotated]),
+        CountHeader(600, settings, (shard,), None, (), corpus.tokens),
+    )
+    counted = analyse_counts(stored, CorpusOptions(dim=4, seed=SEED))
+    own = {"name": "all.txt", "tokenizer": "words", "groups": 600, "folds": 4, "null_texts": 3}
+    assert found.facts._replace(**own, from_counts=True, cut=None) == counted.facts
+    assert counted.top_tokens == found.top_tokens
+    for ours, theirs in zip(counted.observed[:4], found.observed, strict=False):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(counted.documents_per_position, found.documents_per_position)
+    share, expected = (x.intervals["position_share"] for x in (counted, found))
+    assert share.low < expected.estimate < share.high
+    assert counted.position.significant_rank == found.position.significant_rank > 0
+
+    halving = jax.random.split(jax.random.split(jax.random.key(SEED), 3)[0], 21)[0]
+    counts = regroup_folds(stored.counts, folds=4)
+    nulls = [counts._replace(tokens=null) for null in stored.nulls]
+    expected = position_geometry_from_counts(counts, nulls, key=halving)
+    for name in ("trace", "eigenvalues", "squared_distances"):
+        ours, theirs = getattr(counted.position, name), getattr(expected, name)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+    for settings, message in (({"nulls": 18}, "18 rotated"), ({"length": 5000}, "5,000 positions")):
+        header = stored.header._replace(settings=stored.header.settings._replace(**settings))
+        with pytest.raises(InputError, match=message):
+            analyse_counts(stored._replace(header=header))
+
+
+def test_the_same_seed_makes_the_same_files_and_progress_changes_nothing(corpus, found):
+    class Recorder:
+        def track(self, items, description, *, total=None):
+            shown.append(description)
+            return items
+
+        def say(self, line):
+            shown.append(line)
+
+    shown: list[str] = []
+    again = analyse_tokens(corpus, CorpusOptions(dim=4, seed=SEED), progress=Recorder())
+    assert result_files(again, "report") == result_files(found, "report")
+    assert "rotated documents" in shown
+
 
 def test_a_cohort_has_the_same_documents_everywhere(corpus):
     corpus = corpus._replace(mask=corpus.mask & (np.arange(10) > 0))
-    cohort = replace(QUICK, cohort=True)
-    found = analyse_tokens(corpus, cohort)
+    found = analyse_tokens(corpus, replace(QUICK, cohort=True))
     whole = (corpus.mask | ~corpus.mask.any(axis=0)).all(axis=1)
     assert found.facts.documents == whole.sum() < len(corpus.ids)
     assert set(found.documents_per_position) == {0, found.facts.documents}
     assert (found.facts.cut, found.facts.uncut, found.where.end) == (None, None, None)
-    nobody = corpus._replace(mask=np.eye(10, dtype=bool)[np.arange(600) % 10])
-    with pytest.raises(InputError, match=r"`length`.*`cohort`"):
-        analyse_tokens(nobody, cohort)
 
 
 def test_rotated_documents_have_no_position(corpus):
@@ -147,14 +204,13 @@ def test_a_source_its_tokens_and_a_saved_result_say_the_same(tmp_path):
     path.write_text("\n".join(LINES))
     options = replace(QUICK, source=str(path))
     found = analyse(options)
-    assert found.options == options
-    by_tokens = analyse_tokens(load_tokens(path), QUICK)
     files = result_files(found, "report")
+    by_tokens = analyse_tokens(load_tokens(path), QUICK)
     assert result_files(by_tokens._replace(options=options), "report") == files
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     saved = load_result(CorpusResult, tmp_path / "report.json")
-    assert saved.options == options
+    assert saved.options == found.options == options
     jax.tree.map(
         np.testing.assert_array_equal,
         *(x._replace(seconds={}, options=None) for x in (saved, found)),
@@ -166,23 +222,12 @@ def test_choices_nulls_and_groups_are_in_the_result(tmp_path):
     rows = ({"by": f"author{k // 10}", "body": text} for k, text in enumerate(texts))
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = replace(QUICK, source=str(tmp_path / "x.jsonl"), skip_nulls=True, text_field="body")
-    alone = analyse(options)
-    chosen = {choice.setting: choice.value for choice in alone.choices}
-    assert chosen == {"tokenizer": "words", "length": "3", "vocabulary": "7 words"}
-    assert (alone.facts.documents, alone.facts.null_texts, alone.facts.cut) == (40, 1, 1)
     together = analyse(replace(options, group_field="by"))
-    assert together.facts.groups == 5 < 20 < alone.facts.groups
-    assert (alone.facts.group_field, together.facts.group_field) == (None, "by")
-    assert together.neighbours is None is not alone.neighbours
-
-
-def test_progress_is_shown_and_changes_nothing(corpus, found):
-    recorder, options = Recorder(), CorpusOptions(dim=4, seed=SEED)
-    again = analyse_tokens(corpus, options, progress=recorder)
-    assert result_files(again, "report") == result_files(found, "report")
-    assert recorder.shown == {"rotated documents": 20, "held-out halves": 5}  # four rotations
-    assert [line[:12] for line in recorder.lines] == [f"stage {k} of 7" for k in range(1, 8)]
-    assert len(again.seconds) == 7
+    chosen = {choice.setting: choice.value for choice in together.choices}
+    assert chosen == {"tokenizer": "words", "length": "3", "vocabulary": "7 words"}
+    facts = together.facts
+    assert (facts.documents, facts.null_texts, facts.cut, facts.groups) == (40, 1, 1, 5)
+    assert (facts.group_field, together.neighbours) == ("by", None)
 
 
 def test_uniform_is_over_the_whole_vocabulary(corpus):
@@ -193,32 +238,26 @@ def test_uniform_is_over_the_whole_vocabulary(corpus):
     D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts, empty="uniform"))
     np.testing.assert_allclose(case.observed.distances, D.values, rtol=1e-5, atol=1e-6)
     assert (case.empty_positions, case.choices) == (1, ())
-    rows = np.asarray(counts.tokens)
-    for position, tokens in case.top_tokens:
-        assert tokens[0] == (f"word{rows[position].argmax()}", rows[position].max())
+    with pytest.raises(InputError, match="9"):
+        analyse_tokens(corpus._replace(mask=mask), CorpusOptions(empty="error"))
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ({"dim": 3}, ("`dim`", "3", "`dim=64`")),
-        ({"dim": 2**30}, ("`dim=",)),
-        ({"length": 5000}, ("`length`", "4,096")),
-        ({"splits": 0}, ("`splits`", "0")),
-        ({"seed": -1}, ("`seed`", "-1")),
-        ({"data_dir": THERE}, ("`data_dir`", "sst2", "stdlib")),
-        ({"encodings": ("no_such_module:mine",)}, ("no_such_module",)),
-        ({"counts": THERE, "tokenizer": "bytes"}, ("`counts`", "`tokenizer`")),
-        ({"counts": THERE, "cohort": True}, ("`counts`", "`cohort`")),
-    ],
+    ("origin", "positions"), [(0, [0, 1, 2, 3, 7, 12]), (5, [2, 3, 4, 5, 6, 7, 8, 12])]
 )
-def test_what_cannot_work_is_refused_before_anything_is_read(options, parts):
-    with pytest.raises(InputError) as refused:
-        analyse(CorpusOptions(**options))
-    assert all(part in str(refused.value) for part in parts)
+def test_tokens_are_named_near_the_origin_and_at_wider_steps(origin, positions):
+    counts = np.zeros((14, 10), int)
+    counts[:13] = np.arange(10)  # position 13 is empty
+    counts[7, 2:] = 0  # one word alone
+    found = top_tokens(counts, [f"w{k}" for k in range(10)], origin)
+    assert [top.position for top in found] == positions
+    assert found[0].tokens == [(f"w{k}", k) for k in range(9, 1, -1)]
+    assert [top.tokens for top in found if top.position == 7] == [[("w1", 1)]]
 
 
-def test_encodings_of_a_module_and_vectors_of_a_script_are_scored(corpus, tmp_path, monkeypatch):
+def test_further_encodings_are_scored_and_a_models_table_does_not_compete(
+    corpus, tmp_path, monkeypatch
+):
     module = "import jaxpe\n\n\ndef mine(sizes):\n    return jaxpe.sinusoidal(dim=sizes.dim)\n"
     (tmp_path / "further_of_mine.py").write_text(module)
     monkeypatch.chdir(tmp_path)
@@ -230,13 +269,5 @@ def test_encodings_of_a_module_and_vectors_of_a_script_are_scored(corpus, tmp_pa
     assert list(rows) == ["mds", "sinusoidal", "random", "further_of_mine:mine", "table"]
     for name in ("further_of_mine:mine", "table"):
         assert rows[name].scaled_stress == pytest.approx(rows["sinusoidal"].scaled_stress)
-    assert not rows["table"].fixed  # a model's table does not compete
+    assert not rows["table"].fixed
     assert "table" not in found.held_out.best
-
-
-def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_text("\n".join(line[:5] for line in LINES))
-    with pytest.raises(InputError, match=r"`length=9`.* 2 tokens.*`length=2`.*`empty`"):
-        analyse(CorpusOptions(source=str(path), length=9))
-    assert analyse(replace(QUICK, source=str(path), length=3, empty="drop")).empty_positions == 1

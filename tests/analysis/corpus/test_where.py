@@ -21,9 +21,9 @@ N, WORDS, DOCUMENTS = 12, 30, 600
 KEYS = jax.random.split(jax.random.key(0), 4)
 
 
-def documents(planted, *, seed=0):
+def documents(planted):
     """Documents of 6 to 12 words; half of the tokens at planted positions are of few words."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     ids, lengths = rng.integers(0, WORDS, (DOCUMENTS, N)), rng.integers(6, N + 1, (DOCUMENTS, 1))
     at = np.arange(N)[None, :]
     marked = np.isin(np.where(at < lengths, at, N), planted) | np.isin(at - lengths, planted)
@@ -31,10 +31,9 @@ def documents(planted, *, seed=0):
     return np.where(marked, rng.integers(0, 5, ids.shape), ids), at < lengths
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("planted", [(), (0, 1, 2), (-1, -2)])
-def test_planted_effects_are_found_where_they_are(planted, seed):
-    ids, mask = documents(planted, seed=seed)
+def test_planted_effects_are_found_where_they_are(planted):
+    ids, mask = documents(planted)
     ids[0, 0] = WORDS  # a word of a single fold
     tokens = token_lists(ids, vocab_size=WORDS + 1, folds=16, mask=mask, groups=np.arange(len(ids)))
     nulls, end_nulls = ([tokens.rotated(k, ends_move=x) for k in KEYS] for x in (False, True))
@@ -65,11 +64,6 @@ def test_the_bits_are_mutual_information_less_that_of_rotated_documents():
     )
     np.testing.assert_allclose(found.start.bits.estimate, bits - np.mean(null), atol=1e-5)
     assert found.end is None
-
-
-def test_without_tokens_there_is_nothing():
-    counts = count_tokens(np.zeros((8, 1), int), vocab_size=1, mask=np.zeros((8, 1), bool), folds=4)
-    assert where_position_tells(counts, [counts, counts], key=KEYS[0]).start is None
 
 
 def test_noise_hides_positions_from_half_of_their_mean_square_on():

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import tracemalloc
 
 import jax
 import numpy as np
@@ -77,12 +76,10 @@ def written(tmp_path):
 
 
 CORNERS = {
-    "few": stored(),
     "large numbers": stored(copies=70_000),
     "without nulls": stored(settings=SETTINGS._replace(nulls=0)),
     "bins": stored(settings=SETTINGS._replace(edges=(0, 1, 3))),
     "no documents": stored(documents=0),
-    "all of int32": stored(documents=1, copies=2**31 - 1),
     "beyond int32": stored(documents=1, copies=BEYOND),
     "largest": stored(documents=1, copies=2**63 - 1),
     "left out": stored(unreadable="lost.txt cannot be read"),
@@ -98,7 +95,6 @@ def test_round_trip(tmp_path, counts):
     assert equal(read_counts(folder), counts)
     again = write_counts(read_counts(folder), tmp_path / "again")
     assert (folder / "counts.npz").read_bytes() == (again / "counts.npz").read_bytes()
-    assert [path.name for path in folder.iterdir()] == ["counts.npz"]
 
 
 def encoded(value):
@@ -118,50 +114,38 @@ BYTE = np.uint8
 DAMAGE = {
     "no array": {"counts": None},
     "no JSON": {"header": np.zeros(9, BYTE)},
-    "a list": {"header": encoded([])},
     "another version": header_with(format=5),
-    "no settings": header_with(settings={}),
-    "an unknown field": header_with(x=1),
-    "documents as text": header_with(documents="9"),
     "more documents than those of the shards": header_with(documents=10),
     "fewer tokens": {"tokens": encoded(TOKENS[1:])},
-    "no tokens": {"tokens": encoded([])},
     "a number as token": {"tokens": encoded([*TOKENS[1:], 5])},
-    "odd folds": settings_with(folds=3),
     "tables beyond memory": settings_with(nulls=2**31 - 2, length=2**30),
     "bins": settings_with(edges=[0, 3, 2, 3]),
     "fewer counts than cells": {"counts": BYTE([9])},
     "a cell twice": {"steps": BYTE([1, 0]), "counts": BYTE([9, 2])},
     "a cell outside": {"steps": BYTE([1, 180]), "counts": BYTE([9, 2])},
     "a count of zero": {"steps": BYTE([1, 1]), "counts": BYTE([9, 0])},
-    "text as counts": {"steps": BYTE([1, 1]), "counts": np.array(["a", "b"])},
     "a negative step": {"steps": np.array([-1, 2], np.int8), "counts": BYTE([9, 2])},
     "a fraction": {"steps": np.array([0.5, 1.0]), "counts": BYTE([9, 2])},
-    "a table": {"steps": np.ones((2, 2), BYTE), "counts": np.ones((2, 2), BYTE)},
 }
 
 
-@pytest.mark.parametrize("changes", DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_one_line(written, changes):
-    path = written / "counts.npz"
-    with np.load(path) as arrays:
-        arrays = {**arrays, **changes}
-    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
-    with pytest.raises(InputError) as caught:
-        read_counts(written)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_file_that_is_not_complete(written, tmp_path):
+def test_damage_is_one_line(written):
     path = written / "counts.npz"
     content = path.read_bytes()
+    with np.load(path) as arrays:
+        good = {**arrays}
+    for damage, changes in DAMAGE.items():
+        arrays = {k: x for k, x in {**good, **changes}.items() if x is not None}
+        np.savez(path, **arrays)
+        with pytest.raises(InputError) as caught:
+            read_counts(written)
+        assert len(str(caught.value).splitlines()) == 1, damage
     for size in (0, 100, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(InputError, match=r"counts\.npz"):
             read_counts(written)
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InputError, match=r"counts\.npz cannot be read .*No such file"):
-            read_counts(folder)
+    with pytest.raises(InputError, match=r"counts\.npz"):
+        read_counts(written.parent)
 
 
 def test_what_contradicts_itself_is_not_written(written):
@@ -189,34 +173,20 @@ def merged(tmp_path):
     return merged
 
 
-def test_merged_is_the_sum_in_any_order(merged):
-    parts = [stored(shard=name, seed=seed) for seed, name in enumerate("abc")]
-    total = merged(parts)
-    np.testing.assert_array_equal(total.table, sum(part.table for part in parts))
-    np.testing.assert_array_equal(total.nulls, sum(part.nulls for part in parts))
-    assert total.header.documents == total.counts.documents == 27
-    assert [shard.name for shard in total.header.shards] == ["a", "b", "c"]
-    assert equal(merged([merged(parts[1:]), parts[0]]), total)
-
-
 DIFFERENT = {
     "tokenizer": "bytes", "checksum": "1", "length": 4, "edges": (0, 3), "folds": 8, "nulls": 3,
     "null_folds": 2, "seed": 1, "exclude": (1,), "vocab_size": 6, "group_field": "author",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_different_settings_do_not_merge(merged, name):
-    settings = PIECES._replace(**{name: DIFFERENT[name]})
-    tokens = [*TOKENS, "six"][: settings.vocab_size]
-    other = stored(shard="b", settings=settings, tokens=tokens)
-    with pytest.raises(InputError, match=rf"were counted differently: {name} is .*same options"):
-        merged([stored(settings=PIECES), other])
-
-
-def test_different_vocabularies_of_one_tokenizer_do_not_merge(merged):
+def test_different_settings_and_vocabularies_do_not_merge(merged):
+    for name, value in DIFFERENT.items():
+        settings = PIECES._replace(**{name: value})
+        tokens = [*TOKENS, "six"][: settings.vocab_size]
+        with pytest.raises(InputError, match=f"differently: {name} is"):
+            merged([stored(settings=PIECES), stored(shard="b", settings=settings, tokens=tokens)])
     other = stored(shard="b", settings=PIECES, tokens=[*"abcde"])
-    with pytest.raises(InputError, match="the vocabularies differ"):
+    with pytest.raises(InputError, match="vocabularies"):
         merged([stored(settings=PIECES), other])
 
 
@@ -224,34 +194,10 @@ def of_words(tokens, *, shard, seed=0):
     return stored(shard=shard, settings=settings_of(tokens), tokens=tokens, seed=seed)
 
 
-def by_token(counts):
-    """Tables by token."""
-    tokens = enumerate(counts.header.tokens)
-    return {token: (counts.table[..., i], counts.nulls[..., i]) for i, token in tokens}
-
-
-def test_vocabularies_are_aligned_by_token_in_any_order(merged):
-    parts = [
-        of_words(["to", "be"], shard="a"),
-        of_words(["or", "not", "to"], shard="b", seed=1),
-        of_words(["be", "to", "[UNK]"], shard="c", seed=2),
-    ]
-    parts[2].table[..., 2] = parts[2].nulls[..., 2] = 0  # nothing was unknown
-    total = merged(parts)
-    assert total.header.tokens == ["be", "not", "or", "to", "[UNK]"]
-    for token, tables in by_token(total).items():
-        columns = [by_token(part)[token] for part in parts if token in part.header.tokens]
-        for table, terms in zip(tables, zip(*columns, strict=True), strict=True):
-            np.testing.assert_array_equal(table, sum(terms))
-    for order in itertools.permutations(parts):
-        assert equal(merged(order), total)
-        assert equal(merged([merged(order[:2]), order[2]]), total)
-
-
 def test_words_that_were_lost_are_told(merged):
     cut = of_words(["be", "to", "[UNK]"], shard="a")
     for parts in ([cut, of_words(["or"], shard="b")], [of_words(["or"], shard="b"), cut]):
-        with pytest.raises(InputError, match=r"tokens were counted as \[UNK\].*`vocab`"):
+        with pytest.raises(InputError, match="`vocab`"):
             merged(parts)
     # No token of the other was unknown here, so nothing is lost.
     fewer = of_words(["to"], shard="b", seed=1)
@@ -285,30 +231,13 @@ def test_what_exceeds_int32_is_int64_in_any_order(merged):
         _ = total.counts
 
 
-def test_memory_of_a_merge_is_that_of_the_sum_and_one_part(tmp_path):
-    tokens = open_tokenizer("bytes").tokens
-    settings = settings_of(tokens, length=256, folds=16, nulls=0)
-    peaks = []
-    for number in (2, 6):
-        folders = [tmp_path / f"{number} {k}" for k in range(number)]
-        for seed, folder in enumerate(folders):
-            part = stored(shard=f"{seed}", settings=settings, tokens=tokens, seed=seed)
-            write_counts(part, folder)
-        tracemalloc.start()
-        merge(folders, tmp_path / f"sum {number}")
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.1 * peaks[0]
-    assert peaks[0] < 3 * part.table.nbytes
-
-
 def test_a_content_counts_once(merged):
     def renamed(**fields):
         counts = stored()
         shard = counts.header.shards[0]._replace(**fields)
         return counts._replace(header=counts.header._replace(shards=(shard,)))
 
-    with pytest.raises(InputError, match=r"other\.txt, 900 bytes, is counted in .*as a\.txt"):
+    with pytest.raises(InputError, match=r"other\.txt"):
         merged([stored(), renamed(name="other.txt")])
     assert merged([stored(), renamed(digest=digest("other"))]).header.documents == 18
     lost = stored(shard="b", unreadable="lost.txt cannot be read")
@@ -326,39 +255,17 @@ def test_too_many_documents(merged, edges):
     settings = SETTINGS._replace(edges=edges)
     copies = 2**62 if edges is None else 2**61
     parts = [stored(shard=x, documents=1, copies=copies, settings=settings) for x in "ab"]
-    with pytest.raises(
-        InputError, match=rf"{2 * copies:,} documents; .* at most {2 * copies - 1:,}"
-    ):
+    with pytest.raises(InputError, match=f"{2 * copies:,} documents"):
         merged(parts)
 
 
-def test_what_cannot_be_merged(merged, written):
-    for parts in ([], [stored()]):
-        with pytest.raises(InputError, match=f"{len(parts)} counts; pass at least two"):
-            merged(parts)
-    with pytest.raises(InputError, match="twice"):
-        merge([written, written.parent / "." / "counts"], written.parent / "c")
-    other = write_counts(stored(shard="b"), written.parent / "b")
-    with pytest.raises(InputError, match="holds counts already"):
-        merge([written, other], written)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("length", 1), ("length", 2**31), ("folds", 2), ("folds", 5), ("folds", 10**40),
-        ("nulls", 1), ("nulls", -1), ("nulls", 10**400), ("null_folds", 1), ("null_folds", 6),
-        ("seed", -1), ("seed", 2**32), ("edges", (0, 5, 5, 128)), ("edges", (1, 128)),
-        ("edges", (0, 127)), ("exclude", (5,)), ("vocab_size", -1),
-    ],
-)  # fmt: skip
-def test_settings_out_of_range(name, value):
-    settings = settings_of(TOKENS, length=128, folds=8)._replace(**{name: value})
-    with pytest.raises(InputError, match=f"^`{name}` is ") as caught:
-        check_settings(settings)
-    assert len(str(caught.value)) < 500
-
-
-def test_null_folds_divide_the_folds():
-    for folds, expected in ((4, 4), (6, 2), (16, 4)):
-        assert settings_of(TOKENS, folds=folds).null_folds == expected
+def test_settings_out_of_range():
+    good = settings_of(TOKENS, length=128, folds=8)
+    assert [settings_of(TOKENS, folds=n).null_folds for n in (4, 6, 16)] == [4, 2, 4]
+    for name, value in (
+        ("length", 1), ("folds", 2), ("folds", 5), ("folds", 10**40), ("nulls", 1),
+        ("null_folds", 6), ("seed", 2**32), ("edges", (0, 5, 5, 128)), ("edges", (0, 127)),
+        ("exclude", (5,)), ("vocab_size", -1),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"^`{name}` is "):
+            check_settings(good._replace(**{name: value}))

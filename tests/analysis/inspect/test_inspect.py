@@ -1,7 +1,5 @@
 """An inspection of tiny models: laws of each stage, what does not apply, refusals."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from scipy import stats
 
 import jaxpe
 from jaxpe import nn
-from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.inspect import (
@@ -31,7 +28,6 @@ from jaxpe.analysis.inspect import (
 from jaxpe.analysis.inspect.flax_model import encoding_names, unscaled_reason
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
 from jaxpe.data import open_tokenizer
-from jaxpe.training import ModelConfig, TrainConfig, train
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -47,7 +43,8 @@ def inspected(name, folder, *, special=True, **options):
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
-    options = inspected("tiny_llama", folder, special=False, quick=False)
+    stages = ("encoding", "geometry", "attention", "ablation", "loss")
+    options = inspected("tiny_llama", folder, special=False, quick=False, stages=stages)
     return options, inspect_model(options)
 
 
@@ -68,8 +65,8 @@ def rotary():
 
 def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     options, found = llama
-    assert set(found.absent) == {"geometry", "heads"}
-    assert list(found.seconds) == ["reading", *(x for x in STAGES if x != "heads")]
+    assert set(found.absent) == set(STAGES) - {"encoding", "attention", "ablation", "loss"}
+    assert list(found.seconds) == ["reading", *options.stages]
     assert (found.facts.kind, found.facts.context, found.facts.longest) == ("causal", 64, 128)
     assert found.encoding.rope.context == 64
     stage = found.attention
@@ -78,26 +75,18 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama, tmp_path):
     pairs = LENGTH - np.abs(np.arange(1 - LENGTH, LENGTH))
     np.testing.assert_allclose((stage.offsets * pairs).sum(axis=-1), LENGTH, rtol=1e-5)
     assert (stage.offsets[..., LENGTH:] == 0).all()
-    # Both stages look at the same documents: one mean logit.
-    sample = read_inspect_subject(options).sample
-    apply, params = nn.functionalize(nn.trunk(sample.module))
-    logits = jax.jit(lambda ids: apply(params, ids, trace=True).logits)(sample.rows)
-    mean = np.tril(np.asarray(logits, np.float64).mean(axis=1))
-    singular = np.linalg.svd(mean, compute_uv=False)
-    p = singular / singular.sum(axis=-1, keepdims=True)
-    rank = np.exp(-(p * np.log(p)).sum(axis=-1))
-    np.testing.assert_allclose(found.spectral.effective_rank, rank, rtol=1e-3)
     for file, content in result_files(found, "inspect").items():
         (tmp_path / file).write_bytes(content)
     again = load_result(InspectResult, tmp_path / "inspect.json")
-    jax.tree.map(np.testing.assert_array_equal, again.spectral, found.spectral)
+    jax.tree.map(np.testing.assert_array_equal, again.attention, found.attention)
     assert again.facts == found.facts
 
 
 def test_an_encoder_has_a_table_and_no_loss(tmp_path):
-    options = inspected("tiny_bert", tmp_path, length=None)
+    stages = ("encoding", "geometry", "ablation", "loss")
+    options = inspected("tiny_bert", tmp_path, length=None, stages=stages)
     bert = inspect_model(options)
-    assert set(bert.absent) == {"loss", "needles", "heads"}
+    assert set(bert.absent) == set(STAGES) - set(stages[:3])
     assert (bert.facts.kind, bert.facts.context) == ("encoder", 40)
     assert bert.encoding.table.positions == 40
     geometry = bert.geometry
@@ -105,7 +94,6 @@ def test_an_encoder_has_a_table_and_no_loss(tmp_path):
     assert geometry.shuffled.low - 0.1 < geometry.corrected < geometry.shuffled.high + 0.1
     assert bert.ablation.measure == "embedding"
     assert bert.ablation.moved[0].value.estimate == pytest.approx(1, abs=1e-5)
-    assert 0 < bert.attention.special.estimate < 1
     corpus = read_inspect_subject(options).corpus
     text_alone = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.vocab_size, mask=text_alone)
@@ -128,21 +116,6 @@ def test_a_masked_model_is_judged_by_its_loss_and_has_a_bias(tmp_path):
     assert all(abs(one.change.estimate) < 1 for one in found.moved)
 
 
-@pytest.mark.parametrize(("task", "score"), [("causal", "causal"), ("classify", "accuracy")])
-def test_a_run_is_inspected_on_its_held_out_documents(task, score, films, tmp_path):
-    sizes = {"length": LENGTH, "steps": 1, "batch_size": 4, "task": task, "out": tmp_path / "run"}
-    small = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
-    train(TrainConfig(source=str(films), model=small, **sizes))
-    stages = ("encoding", "heads", "ablation", "loss")
-    options = InspectOptions(model=str(tmp_path / "run"), stages=stages, examples=EXAMPLES)
-    found = inspect_model(options)
-    assert set(found.absent) == set(STAGES) - {"encoding", "heads", "ablation"}
-    assert found.heads.measure == score
-    assert found.facts.source.endswith(", held out")
-    assert found.ablation.measure == ("causal" if task == "causal" else "embedding")
-    assert found.heads.documents == (EXAMPLES if task == "causal" else 12)
-
-
 def test_moved_tokens_of_a_rotary_model(llama):
     moved = {one.name: one for one in llama[-1].ablation.moved}
     assert abs(moved["shifted"].change.estimate) < 1e-5  # offsets alone matter
@@ -158,13 +131,18 @@ def test_moved_tokens_of_a_rotary_model(llama):
     assert (kept["same"][[0, 5]] == [0, 5]).all()
 
 
-def test_losses_of_tokens_are_those_of_the_logits(rotary):
+def test_losses_and_answers_are_those_of_the_logits(rotary):
     ids = np.random.default_rng(3).integers(0, 12, (2, LENGTH)).astype(np.int32)
     logits = np.asarray(rotary(ids).logits)
     shifted = logits[:, :-1] - jax.nn.logsumexp(logits[:, :-1], axis=-1, keepdims=True)
     expected = -np.take_along_axis(np.asarray(shifted), ids[:, 1:, None], axis=-1)[..., 0]
     apply, params = nn.functionalize(rotary, token_losses)
     np.testing.assert_allclose(jax.jit(apply)(params, ids), expected, atol=1e-5)
+    row, questions = np.arange(10, dtype=np.int32), np.array([[3, 4], [5, 6]], np.int32)
+    apply, params = nn.functionalize(rotary, flax_model._answers)  # from a cache
+    found = np.asarray(jax.jit(apply)(params, row, questions))
+    whole = np.stack([np.concatenate([row, one]) for one in questions])
+    np.testing.assert_allclose(found, np.asarray(rotary(whole).logits)[:, -1], atol=1e-5)
 
 
 def test_scalings_are_tried_beyond_the_context_alone(llama):
@@ -237,42 +215,3 @@ def test_needles_are_where_they_should_be(llama, rotary, shift, accuracy):
         np.testing.assert_allclose((ends.low.ravel()[0], ends.high.ravel()[0]), wilson, atol=1e-12)
     with pytest.raises(InputError, match="`longest=20`"):
         needle_retrieval(oracle, tokenizer, stream, lengths=(20,), texts=2)
-
-
-def test_answers_behind_a_cache_are_those_of_the_whole_row(rotary):
-    row = np.arange(10, dtype=np.int32)
-    questions = np.array([[3, 4], [5, 6]], np.int32)
-    apply, params = nn.functionalize(rotary, flax_model._answers)
-    found = np.asarray(jax.jit(apply)(params, row, questions))
-    for question, logits in zip(questions, found, strict=True):
-        whole = np.asarray(rotary(np.concatenate([row, question])).logits)[-1]
-        np.testing.assert_allclose(logits, whole, atol=1e-5)
-
-
-def test_what_cannot_be_inspected_is_refused(tmp_path, monkeypatch):
-    options = inspected("tiny_bert", tmp_path)
-    for changed, message in (
-        ({"model": str(tmp_path / "nowhere")}, "does not exist"),
-        ({"model": None}, "pass a `model`"),
-        ({"model": str(tmp_path)}, "folder of models: pass one of .*tiny_bert"),
-        ({"length": 15}, "`length` is 15; pass at least 16"),
-        ({"examples": 7}, "`examples` is 7; pass at least 8"),
-        ({"longest": 63}, "`longest` is 63; pass at least 64"),
-        ({"source": str(text(tmp_path / "short.txt", documents=3))}, "too short"),
-        ({"tokenizer": str(tmp_path / "no.json")}, "no such file"),
-    ):
-        with pytest.raises(InputError, match=message):
-            inspect_model(InspectOptions(**(vars(options) | changed)))
-    with monkeypatch.context() as few:
-        few.setattr(memory, "available_bytes", lambda: 100_000)
-        with pytest.raises(InputError, match=r"million parameters.*0\.0 GB"):
-            inspect_model(options)
-    config_file = tmp_path / "tiny_bert" / "config.json"
-    fields = json.loads(config_file.read_text())
-    config_file.write_text(json.dumps(fields | {"model_type": "resnet"}))
-    with pytest.raises(InputError, match="resnet"):
-        inspect_model(options)
-    config_file.write_text(json.dumps(fields))
-    (tmp_path / "tiny_bert" / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"no tokenizer\.json"):
-        inspect_model(options)
