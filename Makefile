@@ -102,10 +102,11 @@ test-minimum:
 # What the classes of the newest transformers do with positions: see tools/parity/README.md. NEWEST is
 # a Python that has them, and torch for the processor.
 rope-goldens:
-	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) tools/parity/make_rope_classes.py
-	$(NEWEST) tools/parity/make_class_positions.py
-	$(NEWEST) tools/parity/make_class_rules.py
-	$(NEWEST) tools/parity/make_rope_mutations.py
+	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) -m tools.parity.make_rope_classes
+	$(NEWEST) -m tools.parity.make_class_positions
+	$(NEWEST) -m tools.parity.make_class_rules
+	$(NEWEST) -m tools.parity.make_rope_mutations
+	$(NEWEST) -m tools.parity.make_rope_sections
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

@@ -4,14 +4,15 @@ What several experiments measure of a corpus: documents over the words that occu
 documents with the tokens of each in random order, and the shares of the observed variance.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 import jaxpe
-from experiments.beyond.position_alternatives import null_documents
 from experiments.common import compacted
 from jaxpe.analysis.corpus.held_out import HALVINGS
 from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace
@@ -26,6 +27,7 @@ from jaxpe.geometry import (
     token_lists,
     variance_shares,
 )
+from jaxpe.geometry.counts.rotations import rotated_positions
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import null_keys
 from jaxpe.geometry.noise.significant_rank import weighted_gram
@@ -83,6 +85,25 @@ def documents_of(corpus: TokenCorpus, *, grouped: bool = True) -> Documents:
         _, groups = np.unique(np.where(counted, ids, -1), axis=0, return_inverse=True)
     assert corpus.cut is not None
     return Documents(ids, counted, groups.reshape(-1).astype(np.int32), ~corpus.cut, size)
+
+
+@partial(jax.jit, static_argnames="null")
+def null_documents(key: Array, ids: Array, moves: Array, labels: Array, *, null: str) -> Array:
+    """Ids where `moves` is true in another order: "rotation", "shuffle", or "blocks" of 3 tokens.
+
+    Blocks of a document come in random order. Documents of one label are moved alike.
+    """
+    if null == "rotation":
+        return jnp.take_along_axis(ids, rotated_positions(key, moves, labels), axis=1)
+    size = {"shuffle": 1, "blocks": 3}[null]
+    n = moves.shape[1]
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
+    noise = jax.vmap(lambda k: jax.random.uniform(k, (n,), jnp.float32))(keys)
+    rank = jnp.cumsum(moves, axis=1, dtype=jnp.int32) - 1
+    block = jnp.take_along_axis(noise, jnp.maximum(rank, 0) // size, axis=1)
+    order = jnp.argsort(jnp.where(moves, block, 2.0), axis=1, stable=True)
+    source = jnp.take_along_axis(order, jnp.maximum(rank, 0), axis=1)
+    return jnp.where(moves, jnp.take_along_axis(ids, source, axis=1), ids)
 
 
 def shuffled_within(documents: Documents, *, seed: int) -> Documents:

@@ -6,7 +6,6 @@ tokens a CPU second of all processes and threads, so that other work changes the
 - `tokenizers`: a count of IMDB beside its tokenizer alone on the same texts, and beside that with
   `json.loads` of its lines, which any program that reads them does.
 - `ids`: ready ids in a matrix beside `np.bincount` of the same cells, which is bound by memory.
-- `cores`: words and ready ids in one process on one core and in two on two, by the clock.
 - `merge`: a thousand folders with full tables, and the peak of what is allocated beside a merge of
   two of them.
 - `adding`: what is allocated for each cell while `sum_cells` adds many.
@@ -35,7 +34,7 @@ from jaxpe.data import load_corpus, open_tokenizer
 
 DOCUMENTS, LENGTH, FOLDS, BATCH, IDS = 10_000, 256, 16, 4096, 8192
 # Documents come once, and so often: no more cells are in use then, as in a corpus that is large.
-TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6, "cores": 16}
+TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6}
 ROUNDS = 2
 Found = dict[str, Any]
 
@@ -165,52 +164,6 @@ def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequen
     return words, paths
 
 
-# One core and two.
-
-
-def cores(folder: Path, quick: bool) -> Found:
-    """Seconds in one process on one core and in two on two, of documents that come again.
-
-    Rounds take turns. By the clock other work on the machine counts; CPU seconds say how much more
-    two cores have to do.
-    """
-    texts = texts_of(quick)
-    text = [written(folder / f"{n}", texts * n, parts=4) for n in (1, TIMES["cores"])]
-    _, matrices = ready_ids(folder, TIMES["cores"], quick)
-    ways: dict[str, tuple[Sequence[list[Path]], list[str]]] = {
-        "words": (text, ["--tokenizer=words"]),
-        "ready ids": (matrices, ["--tokenizer=ids", f"--vocab-size={IDS}"]),
-    }
-    found: Found = {}
-    for name, (sizes, flags) in ways.items():
-        # [rounds, size, cores, clock and CPU]
-        taken = [
-            [[on_cores(n, [*map(str, paths), *flags]) for n in (1, 2)] for paths in sizes]
-            for _ in range(1 if quick else ROUNDS)
-        ]
-        least = np.min(taken, axis=0)
-        growing = least[1] - least[0]
-        (clock, cpu), (clock_of_two, cpu_of_two) = growing
-        found[name] = {
-            "seconds": {"1": clock, "2": clock_of_two},
-            "cpu_seconds": {"1": cpu, "2": cpu_of_two},
-            "ratio": clock / clock_of_two,
-            "ratio_with_start": least[1, 0, 0] / least[1, 1, 0],
-        }
-    return found
-
-
-def on_cores(number: int, words: list[str]) -> tuple[float, float]:
-    """Seconds of `jaxpe count` in so many processes and on so many cores, by clock and of CPU."""
-    own = sorted(os.sched_getaffinity(0))[:number]
-    script = f"import os; os.sched_setaffinity(0, {own}); from jaxpe.cli.main import main; main()"
-    flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--workers={number}"]
-    with tempfile.TemporaryDirectory() as out:
-        return contest.cost(
-            partial(started, script, "count", *words, *flags, f"--out={out}/counts")
-        )
-
-
 # A thousand folders.
 
 
@@ -265,7 +218,7 @@ def adding(folder: Path, quick: bool) -> Found:
 
 
 PARTS = {
-    "tokenizers": tokenizers, "ids": ids, "cores": cores, "merge": merging, "adding": adding,
+    "tokenizers": tokenizers, "ids": ids, "merge": merging, "adding": adding,
 }  # fmt: skip
 
 

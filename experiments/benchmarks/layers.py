@@ -3,8 +3,7 @@
 Run `python -m experiments.benchmarks.layers [--rounds N] [--quick] [--save]`. The layer is
 projections, `jaxpe.attend` and its output; timed are its forward pass, and forward and backward
 together (gradients of parameters, projections and input). Memory is what the compiled program
-allocates besides arguments and results. PaTH runs beside its naive forms, too:
-one token after the other.
+allocates besides arguments and results.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,6 @@ import jaxpe
 from experiments.benchmarks import _contest as contest
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.base import encoding_at
-from jaxpe.encodings.families.data_dependent import path_products
 
 BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)
 QUICK = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
@@ -79,56 +77,6 @@ def weights(width: int, sizes: EncodingSizes) -> dict[str, Array]:
     }
 
 
-# The naive forms, and what they are to be equal to.
-
-
-def path_by_token(q: Array, k: Array, w: Array, beta: Array) -> Array:
-    """Products of PaTH `[heads, n, n]`: each token reflects every key before it."""
-
-    def step(keys: Array, token: tuple[Array, ...]) -> tuple[Array, Array]:
-        at, query, direction, share = token  # [heads, d], [heads, d], [heads]
-        moved = jnp.einsum("he,nhe->nh", direction, keys) * share
-        before = (jnp.arange(len(keys)) < at)[:, None, None]
-        keys = keys - jnp.where(before, moved[..., None] * direction, 0)
-        return keys, jnp.einsum("he,nhe->hn", query, keys)
-
-    _, rows = jax.lax.scan(step, k, (jnp.arange(len(k)), q, w, beta))
-    return jnp.moveaxis(rows, 0, 1)
-
-
-def path_by_chunk(chunk: int, q: Array, k: Array, w: Array, beta: Array) -> Array:
-    own: Any = {"w": w, "beta": beta, "index": jnp.arange(len(k), dtype=q.dtype)}
-    return path_products(q, k, own, own, chunk=chunk)
-
-
-def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
-    """Forward and backward of each form over that of the library's; they are equal first."""
-    rng = np.random.default_rng(4)
-    n, heads, width = sizes.length, sizes.num_heads, sizes.head_dim
-    q, k, w = (jnp.asarray(rng.standard_normal((n, heads, width)), jnp.float32) for _ in range(3))
-    w = w / jnp.linalg.norm(w, axis=-1, keepdims=True)
-    beta = jnp.asarray(2 * rng.random((n, heads)), jnp.float32)
-    args, below = (q, k, w, beta), jnp.tri(n)
-    forms: dict[str, Callable] = {
-        "jaxpe": partial(path_by_chunk, 64),
-        "all keys at once": partial(path_by_chunk, n),
-        "token by token": path_by_token,
-    }
-    expected = np.asarray(forms["jaxpe"](*args) * below)
-    runs, memory = {}, {}
-    for name, form in forms.items():
-        difference = np.abs(np.asarray(form(*args) * below) - expected).max()
-        assert difference < 1e-3, (name, difference)
-
-        def squares(*args: Array, form: Callable = form) -> Array:
-            return jnp.sum((form(*args) * below) ** 2)
-
-        graded = jax.value_and_grad(squares, argnums=tuple(range(len(args))))
-        runs[name], memory[name] = contest.compiled(graded, *args)
-    over = contest.ratios(contest.measure(runs, rounds), "jaxpe")
-    return {"path": {"over_jaxpe": over, "mebibytes": memory}}
-
-
 def main() -> None:
     options = contest.options_of(__doc__, rounds=15)
     contest.keep_freed_memory()
@@ -143,7 +91,6 @@ def main() -> None:
             "over_rope": contest.ratios(seconds, "rope"),
             "mebibytes": memory,
         }
-    result["naive_forms"] = naive_forms(sizes, options.rounds)
     contest.finish("layers", options, result)
 
 

@@ -3,8 +3,7 @@
 Nothing is published to compare with. Near-copies, pieces and authors make noise look like position,
 since halves of a corpus share them. Here corpora are drawn from known laws, in which nothing of
 position is true or something is. Counted are the documents that `dependent_groups` puts together,
-and how often each test rejects: the significant rank, the comparison of two corpora, the mutual
-information between positions, and the similarity of neighbours.
+and how often each test rejects: the significant rank, and the comparison of two corpora.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import numpy as np
 from experiments.beyond import position_corpora
 from experiments.common import Run, main
 from jaxpe import geometry
-from jaxpe.data import dependent_groups, load_tokens, neighbour_similarity
+from jaxpe.data import dependent_groups, load_tokens
 
 LEVEL = 0.05
 COPIES, CHANGED = 4, 0.1
@@ -33,8 +32,6 @@ def experiment(run: Run) -> dict[str, Any]:
         "recall": recall(few),
         "rank": ranks(10 if few else 200),
         "comparison": comparisons(4 if few else 200),
-        "information": information(4 if few else 60),
-        "neighbours": neighbours(10 if few else 500, few),
     }
 
 
@@ -248,46 +245,6 @@ def counted(corpus: Corpus) -> tuple[Any, np.ndarray]:
         moved = np.asarray(geometry.rotate_within_documents(key, ids, mask, groups=groups))
         np.add.at(table, (fold[document] % NULL_FOLDS, place, moved[document, place]), 1)
     return geometry.count_tokens(ids, **options), nulls
-
-
-def information(draws: int) -> dict[str, Any]:
-    """Mutual information of copies, and corpora of independent words with a significant pair."""
-    rng, pairs = np.random.default_rng(0), np.triu_indices(6, 1)
-    once = rng.integers(0, 40, (300, 6)).astype(np.int32)
-    copies = np.repeat(once, COPIES, axis=0)
-    apart = np.arange(len(copies))  # a group each
-    found: dict[str, Any] = {"pairs": len(pairs[0])}
-    for name, groups in (("grouped", None), ("not_grouped", apart)):
-        options: Any = {"groups": groups, "permutations": 20, "key": jax.random.key(0)}
-        of = geometry.positional_information(copies, **options).corrected
-        found[name] = float(np.mean(np.asarray(of)[pairs]))
-    scores, adjusted = [], []
-    for seed in range(draws):
-        ids = np.random.default_rng(seed).integers(0, 12, (120, 6))
-        of = geometry.positional_information(ids, permutations=399, key=jax.random.key(seed))
-        score = np.asarray(of.corrected)[pairs] / np.asarray(of.null_deviation)[pairs]
-        scores.append(0.0 if score.max() > 1.645 else 1.0)
-        adjusted.append(float(np.asarray(of.p_adjusted)[pairs].min()))
-    return found | {"beyond_1.645": rejected(scores), "holm": rejected(adjusted)}
-
-
-def neighbours(draws: int, few: bool) -> dict[str, Any]:
-    """Corpora whose neighbours are found alike: independent ones, and those of authors."""
-    found: dict[str, Any] = {"corpora": {}}
-    for name in ("stdlib",) if few else ("stdlib", "sst2", "imdb"):
-        corpus = load_tokens(name)
-        of = neighbour_similarity(corpus.ids, corpus.mask, groups=corpus.groups())
-        found["corpora"][name] = of._asdict()
-    p: dict[str, list[float]] = {"independent": [], "authors": []}
-    for seed in range(draws):
-        rng = np.random.default_rng(seed)
-        for name, (ids, mask, _) in (
-            ("independent", drawn(rng, 300)),
-            ("authors", authors(rng, known=False)),
-        ):
-            if name == "independent" or seed < 50:
-                p[name].append(neighbour_similarity(ids, mask, permutations=99, seed=seed).p_value)
-    return found | {name: rejected(values) for name, values in p.items()}
 
 
 if __name__ == "__main__":

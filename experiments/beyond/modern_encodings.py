@@ -1,18 +1,14 @@
-"""Encodings of 2024 to 2026 beside RoPE, ALiBi and none: words of IMDB and tasks on strings.
+"""Encodings of 2024 to 2026 beside RoPE, ALiBi and none, on words of IMDB.
 
 Next words: a decoder of two layers learns from the first 48 words of reviews until its loss has
 stopped falling (`learning_tasks.train`), each encoding at the best of three rates on a short run,
-and then reads 192 words of reviews that it never saw, the same ones at every place. Strings: two
-tasks of Kazemnejad et al. (2023) under `jaxpe.analysis.extrapolation`, tested up to four times the
-training length. Data, seeds and the weights that shapes allow are the same for all; differences
-from RoPE are taken seed by seed.
+and then reads 192 words of reviews that it never saw, the same ones at every place. Data, seeds and
+the weights that shapes allow are the same for all; differences from RoPE are taken seed by seed.
 
 Every cell is kept under `runs/` of the folder of results; a second call makes those that are
 missing.
 """
 
-import dataclasses
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,19 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, plain, save_figure
-from experiments.kazemnejad2023.length_extrapolation import SOURCE
+from experiments.common import Run, main, new_figure, save_figure
 from experiments.learning import interval, once
 from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
-from jaxpe.analysis.extrapolation import ExtrapolationOptions
 from jaxpe.analysis.extrapolation.encodings import (
     stretched_encoding,
     trained_as,
     trained_encoding,
 )
-from jaxpe.analysis.extrapolation.job import chance_score, scored_cell, trained_models
-from jaxpe.analysis.extrapolation.models import Streams, streams
-from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
 from jaxpe.nn import functionalize
 from jaxpe.training import cross_entropy
@@ -59,7 +50,6 @@ GROUPS = {
         "rope_dynamic", "rope_yarn", "rerope", "rerope_leaky", "self_extend", "dual_chunk",
     ),
 }  # fmt: skip
-STRINGS = ("copy", "sort")
 
 
 # Patterns of released models have periods of four and six layers; these are two deep.
@@ -104,11 +94,8 @@ def experiment(run: Run) -> dict[str, Any]:
     if run.quick:
         names = ["none", "rope", "fox", "rope_then_none", "rerope"]
     words = words_learned(names, kept, quick=run.quick)
-    strings = strings_learned(names, kept, quick=run.quick)
-    result = {"groups": GROUPS, "words": words, "strings": strings}
     draw_words(run, words["encodings"])
-    draw_strings(run, strings)
-    return result
+    return {"groups": GROUPS, "words": words}
 
 
 def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
@@ -223,55 +210,6 @@ def _summary(values: Any) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "half": interval([float(x) for x in values])}
 
 
-def string_options(names: list[str], *, quick: bool) -> ExtrapolationOptions:
-    options = dataclasses.replace(
-        SOURCE,
-        tasks=STRINGS,
-        encodings=tuple(map(named, names)),
-        factors=(1, 2, 4),
-        steps=800,
-        rates=(1e-3, 3e-3, 1e-2),
-    )
-    few = {"steps": 8, "tests": 8, "batch": 4, "dim": 16, "hidden": 16, "rates": (3e-3,)}
-    return dataclasses.replace(options, tasks=STRINGS[:1], **few) if quick else options
-
-
-def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
-    options = string_options(names, quick=quick)
-    data = {task: streams(options, sequence_task(task)) for task in options.tasks}
-    found: dict[str, Any] = {}
-    for name in names:
-        found[name] = {}
-        for task in options.tasks:
-            path = kept / "strings" / f"{task}-{name}.json"
-            found[name][task] = once(path, string_cell, options, data[task], named(name))
-            print(name, task, flush=True)
-    return {
-        "length": options.length,
-        "factors": options.factors,
-        "steps": options.steps,
-        "seeds": options.seeds,
-        "encodings": found,
-    }
-
-
-def string_cell(options: ExtrapolationOptions, data: Streams, name: str) -> dict[str, Any]:
-    """Accuracy of every seed at every length."""
-    began, trained = time.perf_counter(), trained_models(options, data, trained_as(name))
-    cell = scored_cell(options, data, name, trained, chance_score(options, data))
-    accuracy = cell.scores["accuracy"]
-    return plain(
-        {
-            "accuracy": accuracy,
-            "summary": [_summary(x) for x in accuracy.T],
-            "rate": cell.rate,
-            "defined": np.isfinite(accuracy).any(axis=0),
-            "held_out": cell.loss,
-            "seconds": time.perf_counter() - began,
-        }
-    )
-
-
 def draw_words(run: Run, of: dict[str, Any]) -> None:
     title = "Next words of IMDB reviews, trained on the first 48; grey: RoPE"
     figure, axes = new_figure(title, columns=4, rows=2, width=9.4, height=4.8)
@@ -297,24 +235,6 @@ def _smooth(values: list[float], width: int = 9) -> np.ndarray:
     near = [np.nanmean(x[max(0, k - width // 2) : k + width // 2 + 1]) if np.isfinite(at) else at
             for k, at in enumerate(x)]  # fmt: skip
     return np.array(near)
-
-
-def draw_strings(run: Run, result: dict[str, Any]) -> None:
-    found, names = result["encodings"], list(result["encodings"])[::-1]
-    tasks = list(found[names[0]])
-    title = "Strings beyond the training length"
-    figure, axes = new_figure(title, columns=len(tasks), width=11, height=6.5)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        for k, (factor, colour) in enumerate(
-            zip(result["factors"], (GREY, SKY, VERMILION), strict=True)
-        ):
-            rows = [found[name][task]["summary"][k] for name in names]
-            mean, half = ([row[what] for row in rows] for what in ("mean", "half"))
-            style: Any = {"fmt": "o", "ms": 3.5, "color": colour, "lw": 1, "label": f"{factor} T"}
-            axis.errorbar(mean, names, xerr=half, **style)
-        axis.set(title=task, xlabel="share of tokens that are right", xlim=(0, 1.02))
-    axes[0, 0].legend(loc="lower right", fontsize=8)
-    save_figure(run, "modern_encodings_strings", figure)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import betaincinv
 
-import jaxpe
-from experiments.beyond import position_alternatives as alternatives
 from experiments.beyond.position_corpora import VOCAB, Corpus, Documents, N, large, small
 from experiments.common import Run, compacted, main, squared_from_gram
+from experiments.position_parts import null_documents
 from jaxpe import geometry
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import neighbour_similarity
-from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
+from jaxpe.geometry import PositionGeometry, PositionHalves
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.counts.rotations import moving_tokens
 from jaxpe.geometry.distances.matrices import gram_from_squared
@@ -42,7 +41,6 @@ NULL_KINDS = (
 )  # fmt: skip
 QUICK = ("unequal lengths", "alternating, topic with length")
 ROWS = 1500  # documents of a small corpus; fewer are padded with empty ones
-CONTRAST_NULLS = 8
 # Nulls that were tried, and whether the last token of a document stays.
 NULLS = {
     "rotation, last token stays": ("rotation", True),
@@ -86,7 +84,7 @@ def of_large(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
     ids, mask, *_ = corpus.draw(generator(name, seed))
     ids, vocab_size = compacted(np.where(mask, ids, ids[mask][0]))
     drawn = Documents(ids, mask, np.arange(len(ids), dtype=np.uint32), ~mask[:, -1])
-    whole, halves, *_ = report_geometries(drawn, jax.random.key(seed), vocab_size)
+    whole, halves, _ = report_geometries(drawn, jax.random.key(seed), vocab_size)
     observed = _plug_in_trace(ids, mask, whole.present, vocab_size=vocab_size)
     return jax.device_get(_numbers(whole, halves, observed, true_squared(corpus)))
 
@@ -128,7 +126,7 @@ def _rank_against(drawn: Documents, key: jax.Array, *, null: str, stays: bool) -
     estimate = partial(geometry.split_half_geometry, key=halving, splits=DEFAULT_SPLITS)
 
     def squared(key: jax.Array) -> jax.Array:
-        moved = alternatives.null_documents(key, ids, moves, groups, null=null)
+        moved = null_documents(key, ids, moves, groups, null=null)
         return estimate(geometry.count_tokens(moved, **known)).squared_distances
 
     counts = geometry.count_tokens(ids, **known)
@@ -188,44 +186,26 @@ def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tupl
     halves = geometry.disjoint_position_geometries(
         counts, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )
-    return whole, halves, halving, rotating
+    return whole, halves, halving
 
 
 @jax.jit
 def _small(drawn: Documents, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     """All numbers and all methods of one corpus, as one program."""
-    whole, halves, halving, rotating = report_geometries(drawn, key, VOCAB)
+    whole, halves, halving = report_geometries(drawn, key, VOCAB)
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
-    masks = {
-        "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
-        "thinned": alternatives.thinned_mask(key, drawn.mask),
-        "length weights": alternatives.length_weighted_mask(key, drawn.mask),
-    }
-    found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
-    found["contrasts"] = contrasts(drawn, halving, rotating[:CONTRAST_NULLS])
     folded = {"vocab_size": VOCAB, "folds": DEFAULT_FOLDS, "groups": drawn.groups}
-    for name, mask in masks.items():
-        kept = geometry.count_tokens(drawn.ids, mask=mask, **folded)
-        found[name] = geometry.split_half_geometry(kept, key=halving)
+    inside = drawn.mask & geometry.cohort_of(drawn.mask)[:, None]
+    cohort = geometry.count_tokens(drawn.ids, mask=inside, **folded)
+    found = {
+        "split half": whole.split_half,
+        "position": whole,
+        "cohort": geometry.split_half_geometry(cohort, key=halving),
+    }
     rotated = whole.split_half.gram - whole.gram
     methods = {name: compared(each, true, rotated) for name, each in found.items()}
     observed = plug_in_trace(counts, whole.present)
     return {**numbers(whole, halves, observed, true), "methods": methods}
-
-
-def plug_in(counts: jaxpe.PositionCounts) -> SplitHalfGeometry:
-    mu = jaxpe.positional_distributions(counts)
-    squared = jaxpe.hellinger_distances(mu).values ** 2
-    return SplitHalfGeometry(gram_from_squared(squared, mu.present), squared, mu.present)
-
-
-def contrasts(drawn: Documents, halving: jax.Array, rotating: jax.Array) -> SplitHalfGeometry:
-    ids, mask, groups, ended = drawn
-    known = {"vocab_size": VOCAB, "mask": mask, "folds": DEFAULT_FOLDS, "groups": groups}
-    count = partial(geometry.count_tokens, **known)
-    rotate = partial(geometry.rotate_within_documents, mask=mask, groups=groups, ended=ended)
-    nulls = [count(rotate(key, ids)) for key in rotating]
-    return alternatives.contrast_geometry(count(ids), nulls, key=halving)
 
 
 @partial(jax.jit, static_argnames="vocab_size")

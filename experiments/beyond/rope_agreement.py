@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.common import Run, main
 from jaxpe.plans import RopeOptions, explain_rope
-from tests.plans import test_mutations as mutations
+from tests.hardening import rope_mutations as mutations
 from tests.plans import test_threads as threads
 from tests.plans.agreement import Verdict, classes, read, verdicts
 

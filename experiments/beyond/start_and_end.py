@@ -16,9 +16,8 @@ import numpy as np
 
 from experiments.beyond.log_position import SPLITS, ends
 from experiments.beyond.log_position_corpora import CORPORA, STARTLESS, STRINGS, corpus_of
-from experiments.beyond.position_alternatives import null_documents
 from experiments.common import DataMissingError, Run, main
-from experiments.position_parts import FOLDS, Documents, documents_of
+from experiments.position_parts import FOLDS, Documents, documents_of, null_documents
 from jaxpe import geometry
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.data import tokenize

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 import jaxpe
-from experiments.common import Run, main, new_figure, save_figure
+from experiments.common import Run, main
 from experiments.learning import interval
 from experiments.learning_tasks import (
     LENGTH,
@@ -85,7 +85,6 @@ def experiment(run: Run) -> dict[str, Any]:
             known = np.broadcast_to(shares(), useful.shape)
             result[name]["usefulness_and_known"] = fits(useful, known)
         print(name, trained.held_out, trained.steps, result[name]["end"], flush=True)
-    draw(run, result)
     return {"cases": result}
 
 
@@ -182,24 +181,6 @@ def fits(gradients: np.ndarray, useful: np.ndarray) -> dict[str, Any]:
         "rank_correlation": {"mean": np.mean(rank), "half": interval(rank)},
         "explained": {"mean": np.mean(explained), "half": interval(explained)},
     }
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    title = "Gradient of a position's row, and what the row is worth"
-    figure, axes = new_figure(title, rows=2, columns=3, width=9, height=5)
-    for axis, (name, found) in zip(axes.flat, result.items(), strict=False):
-        curves = {"usefulness": found["usefulness"]}
-        curves |= {f"step {k}": found["gradients"].get(k) for k in (0, 100, 400, found["steps"])}
-        for label, rows in curves.items():
-            if rows is not None:
-                mean = np.mean(rows, axis=0)
-                start = -(len(mean) // 2) if name.startswith("relative") else 0
-                axis.plot(np.arange(len(mean)) + start, mean / mean.max(), lw=1, label=label)
-        axis.set(title=name, xlabel="offset" if name.startswith("relative") else "position")
-    axes[0, 0].set_ylabel("of the largest")
-    axes[1, 2].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
-    axes[1, 2].axis("off")
-    save_figure(run, "position_gradients", figure)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,6 @@ def experiment(run: Run) -> dict[str, Any]:
         "attention": attention(models, data, sizes),
     }
     draw_losses(run, result)
-    draw_attention(run, result)
     return result
 
 
@@ -404,21 +403,6 @@ def draw_losses(run: Run, result: dict[str, Any]) -> None:
         axis.axhline(0, color=GREY, lw=0.8, ls=":")
     figure.legend(loc="outside lower center", ncols=5, fontsize=9)
     common.save_figure(run, "rope_scaling", figure)
-
-
-def draw_attention(run: Run, result: dict[str, Any]) -> None:
-    layers, place = result["sizes"]["layers"], result["positions"]["position"]
-    title = "Mean distance of attention, in words, after training on 64"
-    figure, axes = common.new_figure(title, columns=layers, width=4.5 * layers, height=3.8)
-    for layer, axis in enumerate(axes[0]):
-        for name, profile in result["attention"].items():
-            label, style = LOOKS[name]
-            curve = profile["distance"][layer]["curve"]
-            axis.plot(place, curve, style, lw=1.5, label=None if layer else label)
-        axis.axvline(result["sizes"]["length"], color=GREY, lw=0.8, ls=":")
-        axis.set(title=f"layer {layer + 1}", xlabel="position")
-    figure.legend(loc="outside lower center", ncols=4, fontsize=9)
-    common.save_figure(run, "rope_scaling_attention", figure)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures 5, 6 and 7: what training on SST-2 does to a learned table of positions.
+"""Figures 5 and 6: what training on SST-2 does to a learned table of positions.
 
 Arms: `mini`, 4 layers 256 wide from scratch, 3 epochs at 2e-4; `minilm`, MiniLM fine-tuned for one
 epoch; `mpnet`, MPNet for 100 steps, which is what a CPU allows; `bert` where `--bert FOLDER` or
@@ -106,7 +106,6 @@ def experiment(run: common.Run) -> dict[str, Any]:
     names = (*names, "base") if OPTIONS.full else names
     arms = {name: summary(run, name) for name in names if trained(run, name) is not None}
     mds = common.plug_in(common.real_counts("sst2"), empty="uniform").mds.coordinates
-    draw(run, list(arms), mds)
     return {"arms": arms, "mds": as_record(probe_geometry(mds, learning.sst2_geometry()))}
 
 
@@ -199,30 +198,6 @@ def share_of_triples(still: np.ndarray) -> float:
     counted = (offset[:, :, None] < offset[:, None, :]) & (offset > 0)[:, :, None]
     free = moving[:, None, None] & moving[None, :, None] & moving[None, None, :]
     return float(1 - (counted & free).sum() / counted.sum())
-
-
-def draw(run: common.Run, names: list[str], mds: jax.Array) -> None:
-    reference = learning.sst2_geometry()
-    panels = {"P_MDS": np.asarray(mds)}
-    for name in names:
-        path = folder_of(run, name) / f"positions-{steps_of(run, name)}.npy"
-        panels[ARMS[name].title] = np.load(path)
-    title, width = "Distances of positions against Hellinger distances", 2.6 * len(panels) + 0.6
-    figure, axes = common.new_figure(title, columns=len(panels), width=width, height=3.2)
-    i, j = np.triu_indices(learning.LENGTH, 1)
-    occupied, d = np.asarray(reference.occupied), np.asarray(reference.plug_in.values)[i, j]
-    text = occupied[i] & occupied[j]
-    for axis, (name, P) in zip(axes[0], panels.items(), strict=True):
-        delta = np.linalg.norm(P[i] - P[j], axis=1)
-        for chosen, colour, label in ((~text, "C6", "an empty position"), (text, "C0", "text")):
-            points = {"ms": 1.5, "alpha": 0.4, "color": colour, "label": label, "rasterized": True}
-            axis.plot(d[chosen], delta[chosen], ".", **points)
-        every, within = (np.corrcoef(d[x], delta[x])[0, 1] for x in (text | ~text, text))
-        axis.set_title(f"{name}\nr = {every:.2f}, text alone {within:.2f}", fontsize=9.5)
-        axis.set(xlabel="Hellinger distance", ylim=(0, None))
-    axes[0, 0].set_ylabel("‖p_i − p_j‖")
-    axes[0, 0].legend(fontsize=8, markerscale=5)
-    common.save_figure(run, "figure_7_distances", figure)
 
 
 if __name__ == "__main__":

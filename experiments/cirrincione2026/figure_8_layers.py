@@ -50,7 +50,6 @@ def experiment(run: common.Run) -> dict[str, Any]:
     for of in models.values():
         size, raw = (np.asarray(of["sinusoidal"][x]["all"]) for x in ("size", "raw"))
         of["raw_follows_size"] = float(np.corrcoef(size**2, raw)[0, 1] ** 2)
-    draw(run, models)
     return {"models": models}
 
 
@@ -92,23 +91,6 @@ def named(found: dict[str, jax.Array]) -> dict[str, dict[str, np.ndarray]]:
         score: {name: np.asarray(values[..., i]) for i, name in enumerate(WHERE)}
         for score, values in found.items()
     }
-
-
-def draw(run: common.Run, models: dict[str, Any]) -> None:
-    title = "Figure 8 measures the size of M, not its shape"
-    figure, axes = common.new_figure(title, columns=2, width=8.4, height=3.6)
-    raw, scaled = axes[0]
-    for name, of in models.items():
-        label = f"scratch, {SCRATCH[name][0]} wide" if name in SCRATCH else learning.TITLES[name]
-        for axis, score in ((raw, "raw"), (scaled, "scaled")):
-            values = of["sinusoidal"][score]["all"]
-            axis.plot(np.arange(1, len(values) + 1), values, "o-", ms=3.5, label=label)
-    raw.plot([3, 4, 11, 12], [5000, 1500, 1500, 2500], "ks:", ms=4, label="published")
-    raw.set(yscale="log", ylabel="stress of sinusoids · M", xlabel="layer", title="raw, Eq. (4)")
-    scaled.axhline(of["identity"]["scaled"]["all"], color="black", ls=":", label="no M")
-    scaled.set(ylim=(0, 0.5), xlabel="layer", title="scaled")
-    figure.legend(*raw.get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    common.save_figure(run, "figure_8_layers", figure)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ import optax
 from flax import nnx
 
 import jaxpe
-from experiments.common import Run, compacted, log_ticks, main, new_figure, save_figure
+from experiments.common import Run, compacted, main
 from experiments.learning import bert_vocabulary, labelled_sst2
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.ntk import empirical_ntk, linearised_training, max_learning_rate
 
 WIDTHS, SEEDS, STEPS = (32, 64, 128, 256, 512), 4, 100
 SENTENCES, LENGTH = 32, 12
-TRAINED = {"all": "all parameters", "positions": "positions alone"}
+TRAINED = ("all", "positions")
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -38,7 +38,6 @@ def experiment(run: Run) -> dict[str, Any]:
             print(what, width, rows[-1]["gap"][[1, 10, -1]], flush=True)
         result["trained"][what] = {"widths": rows, "power": powers(rows)}
         print(what, result["trained"][what]["power"], flush=True)
-    draw(run, result)
     return result
 
 
@@ -113,25 +112,6 @@ def powers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         slopes = np.polyfit(x, np.log([row[key] for row in rows]), 1)[0]
         found[name] = {"mean": np.mean(slopes), "sd": np.std(slopes, ddof=1)}
     return found
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    title = "The gap to the linearised model, by step and by width"
-    figure, axes = new_figure(title, columns=2, width=7.5, height=3.5)
-    for colour, (what, found) in zip(("C0", "C3"), result["trained"].items(), strict=True):
-        rows = found["widths"]
-        for row, shade in zip(rows, np.linspace(0.3, 1, len(rows)), strict=True):
-            axes[0, 0].plot(row["gap"], color=colour, alpha=shade)
-        widths, largest = [row["width"] for row in rows], [row["largest_gap"] for row in rows]
-        label = f"{TRAINED[what]}: width^{found['power']['gap']['mean']:.2f}"
-        mean = np.exp(np.log(largest).mean(axis=1))
-        axes[0, 1].loglog(widths, mean, color=colour, label=label)
-        axes[0, 1].loglog(widths, largest, ".", color=colour, alpha=0.6)
-        log_ticks(axes[0, 1], widths)
-    axes[0, 0].set(xlabel="step", ylabel="‖f − f_lin‖/‖y‖", title="pale: narrow")
-    axes[0, 1].set(xlabel="width", ylabel="largest ‖f − f_lin‖/‖y‖")
-    axes[0, 1].legend(fontsize=8.5)
-    save_figure(run, "linearised_training", figure)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,10 @@ import numpy as np
 import jaxpe
 from experiments.common import (
     Run,
-    log_ticks,
     main,
-    new_figure,
     plug_in,
     real_corpus,
     real_counts,
-    save_figure,
 )
 from experiments.learning import position_of
 from jaxpe.geometry.mds.procrustes import procrustes
@@ -33,11 +30,6 @@ from jaxpe.theory import low_rank_descent, remark_8, stationary_squared_distance
 
 DIM, RANKS, STARTS, STEPS = 128, (1, 2, 3, 7), 8, 3000
 PUBLISHED = {"sst2": (128, 64), "imdb": (256, 254)}  # n and r, at d = 768
-NAMES = {
-    "three_regimes": "synthetic, plug-in",
-    "sst2_plug_in": "SST-2, plug-in",
-    "sst2_position": "SST-2, position",
-}
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -50,7 +42,6 @@ def experiment(run: Run) -> dict[str, Any]:
                 row = descended(D, criterion, rank, quick=run.quick)
                 print(name, row, flush=True)
                 result["corpora"][name]["descent"].append(row)
-    draw(run, result["corpora"])
     return result
 
 
@@ -132,23 +123,6 @@ def _value(P: jax.Array, D: np.ndarray, *, criterion: str) -> jax.Array:
     if criterion == "stress":
         return jaxpe.stress(P, D)
     return strain(P - jnp.mean(P, axis=0, keepdims=True), jaxpe.geometry.gram_matrix(D))
-
-
-def draw(run: Run, corpora: dict[str, Any]) -> None:
-    title = "Descent on the stress of A Bᵀ goes where SMACOF goes, not to P_MDS"
-    width = 3.1 * len(corpora) + 1.2
-    figure, axes = new_figure(title, columns=len(corpora), width=width, height=3.5)
-    for axis, (name, corpus) in zip(axes[0], corpora.items(), strict=True):
-        rows = [row for row in corpus["descent"] if row["criterion"] == "stress"]
-        ranks = [row["rank"] for row in rows]
-        axis.plot(ranks, [row["mds"]["loss"] for row in rows], "s-", label="P_MDS")
-        axis.plot(ranks, [row["smacof"]["loss"] for row in rows], label="SMACOF from it")
-        axis.plot(ranks, [row["loss"] for row in rows], "k_", ms=11)
-        axis.set(yscale="log", xlabel="rank r", title=NAMES[name])
-        log_ticks(axis, ranks)
-    axes[0, 0].set_ylabel("stress, Eq. (4); black: descent")
-    axes[0, 0].legend(fontsize=9)
-    save_figure(run, "remark_8_low_rank", figure)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """Does the stress of an encoding predict what a model learns, where position matters?
 
-Section 7 of the geometry paper leaves it open, and SST-2 (`stress_and_accuracy.py`) hardly needs
-order. Here: next words, words at offsets (both IMDB) and kinds of token in source code
-(`learning_tasks.py`), 16 encodings of all families, 3 seeds on the same batches, until the loss has
-stopped falling. Asked before looking, six looks: over encodings, the rank correlation of held-out
-loss with the scaled stress of the encoding as initialised, against the plug-in distances and
-against those of position alone in the corpus that is learned from, for three tasks. Intervals are
-bootstrapped at 1 − 0.05/6. Then the choice itself: what one loses by taking the encoding of least
-stress, against the best one and one drawn at random.
+Section 7 of the geometry paper leaves it open. Here: next words, words at offsets (both IMDB) and
+kinds of token in source code (`learning_tasks.py`), 16 encodings of all families, 3 seeds on the
+same batches, until the loss has stopped falling. Asked before looking, six looks: over encodings,
+the rank correlation of held-out loss with the scaled stress of the encoding as initialised, against
+the plug-in distances and against those of position alone in the corpus that is learned from, for
+three tasks. Intervals are bootstrapped at 1 − 0.05/6. Then the choice itself: what one loses by
+taking the encoding of least stress, against the best one and one drawn at random.
 
-Each cell is kept in `runs/` under the folder of results; a second call makes those that are
-missing (four hours on one core in all).
+Each cell is kept in `runs/` under the folder of results; a second call makes those that are missing
+(four hours on one core in all).
 """
 
 from functools import partial

@@ -1,7 +1,6 @@
 """Right implementations in NumPy and JAX, in the layouts of other programs, and the checks of each.
 
-`IMPLEMENTATIONS` maps a name to a function that checks it. Those of torch are in
-`tools/parity/make_conformance.py`.
+`IMPLEMENTATIONS` maps a name to a function that checks it.
 """
 
 from collections.abc import Callable

@@ -14,17 +14,8 @@ import numpy as np
 
 import jaxpe
 from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILION,
     Run,
     main,
-    new_figure,
-    save_figure,
 )
 from jaxpe.analysis.extrapolation import ExtrapolationCell, ExtrapolationOptions, reciprocal_ranks
 from jaxpe.analysis.extrapolation.encodings import stretched_encoding
@@ -67,18 +58,7 @@ SOURCE = ExtrapolationOptions(
     encodings=("none", "sinusoidal", "t5", "alibi", "rope"),
     length=6, factors=(1, 2, 4, 8), seeds=3, steps=600, dim=64, hidden=128,
 )  # fmt: skip
-PUBLISHED = {
-    "sinusoidal": (0.0021, 0.0158, 0.0423),
-    "alibi": (0.0023, 0.0055, 0.0127),
-    "wavelet": (0.0024, 0.0049, 0.0108),
-    "legendre": (0.0022, 0.0078, 0.0215),
-}
 ORDER = ("wavelet", "alibi", "legendre", "sinusoidal")  # published, best first, at 2T and 4T
-MASKS = {"running_sum": "bidirectional", "running_sum_causal": "causal"}
-COLOURS = {
-    "wavelet": GREEN, "alibi": VERMILION, "alibi_over_length": ORANGE, "legendre": SKY,
-    "sinusoidal": BLUE, "none": GREY, "learned": PINK,
-}  # fmt: skip
 QUICK = {"steps": 10, "tests": 8, "seeds": 2, "batch": 4, "dim": 8, "hidden": 8, "factors": (1, 2)}
 
 
@@ -91,7 +71,7 @@ def experiment(run: Run) -> dict[str, Any]:
         task: list(cells_of(source, streams(source, sequence_task(task)))) for task in source.tasks
     }
     suites = {"table 5": (table, table_cells), "source suite": (source, source_cells)}
-    result = {
+    return {
         "suites": [{"name": name} | vars(options) for name, (options, _) in suites.items()],
         "table_5": {task: table_5(cells, table.lengths) for task, cells in table_cells.items()},
         "by_place": by_place,
@@ -109,8 +89,6 @@ def experiment(run: Run) -> dict[str, Any]:
             for name, (_, cells) in suites.items()
         },
     }
-    draw(run, result)
-    return result
 
 
 def title(cell: ExtrapolationCell) -> str:
@@ -219,27 +197,6 @@ def error_by_place(
         "beyond_T": seed_mean(outside.mean(axis=1))._asdict(),
         "by_place": by_place.mean(axis=0),
     }
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    title = "Running sums beyond the training length; dotted: published"
-    figure, axes = new_figure(title, columns=2, width=9, height=3.8)
-    for axis, (task, table) in zip(axes[0], result["table_5"].items(), strict=True):
-        lengths = np.array(table["cells"]["sinusoidal"]["lengths"])
-        for name, cell in table["cells"].items():
-            look = {"color": COLOURS[name], "marker": "o"}
-            mean, half = cell["mse"]["mean"], cell["mse"]["half"]
-            axis.errorbar(lengths, mean, yerr=half, ms=4, capsize=2, label=name, **look)
-            if name in PUBLISHED:
-                published = PUBLISHED[name][: len(lengths)]
-                axis.plot(lengths[:3], published, ls=":", alpha=0.35, ms=5, **look)
-        axis.plot(lengths, (lengths + 1) / 6, "--", color="#999999", label="saying 0")
-        axis.set(xscale="log", yscale="log", title=MASKS[task], xlabel="length tested")
-        axis.set_xticks(lengths, [str(n) for n in lengths])
-        axis.minorticks_off()
-    axes[0, 0].set_ylabel("mean squared error")
-    axes[0, 1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    save_figure(run, "length_extrapolation_table_5", figure)
 
 
 if __name__ == "__main__":

@@ -24,16 +24,8 @@ from flax import nnx
 
 import jaxpe
 from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    SKY,
-    VERMILION,
     Run,
     main,
-    new_figure,
-    save_figure,
 )
 from experiments.learning import interval
 from jaxpe import nn, theory, training
@@ -58,7 +50,6 @@ def experiment(run: Run) -> dict[str, Any]:
         "controls": controls(8 if run.quick else 64),
         "probe": probes(quick=run.quick),
     }
-    draw(run, result)
     print(result["controls"])
     return result
 
@@ -240,44 +231,6 @@ def summary(values: Any) -> dict[str, float]:
     """Mean over seeds and half of its 95 % interval."""
     values = [float(value) for value in values]
     return {"mean": float(np.mean(values)), "interval": interval(values)}
-
-
-LINES = {
-    "constructed": ("constructed", GREY, "-"),
-    "nope_trained": ("NoPE, trained", BLUE, "-"),
-    "nope_half": ("NoPE, half way", BLUE, ":"),
-    "nope_new": ("NoPE, as initialised", SKY, "--"),
-    "rope_trained": ("RoPE, trained", VERMILION, "-"),
-    "rope_new": ("RoPE, as initialised", ORANGE, "--"),
-    "encoder_new": ("NoPE without causal mask", GREEN, ":"),
-}
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    title = "Positions without positional encoding: by construction, and as learned"
-    figure, ((learned, exact),) = new_figure(title, columns=2, width=9.6, height=3.8)
-    for name, (label, colour, line) in LINES.items():
-        if name not in result["probe"]:
-            continue
-        r2 = result["probe"][name]["r2"]
-        mean, half = ([layer[key] for layer in r2] for key in ("mean", "interval"))
-        look = {"color": colour, "ls": line, "marker": "o", "ms": 3.5, "capsize": 2}
-        learned.errorbar(range(len(r2)), mean, yerr=half, label=label, **look)
-    learned.set(xlabel="layer (0: embeddings)", ylabel="R² of position", xticks=range(LAYERS + 1))
-    figure.legend(
-        *learned.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8.5
-    )
-    for (name, rows), colour in zip(
-        result["constructions"].items(), (VERMILION, BLUE, GREEN), strict=False
-    ):
-        lengths = [int(n) for n in rows]
-        exact.loglog(
-            lengths, [row["positions"] for row in rows.values()], "o-", color=colour, label=name
-        )
-    exact.axhline(0.5, color=GREY, lw=1, ls=":")
-    exact.set(xlabel="length", ylabel="largest |h₃ − t|", title="dotted: rounding goes wrong")
-    exact.legend(fontsize=8.5)
-    save_figure(run, "nope_constructions", figure)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,9 @@ from flax import nnx
 
 import jaxpe
 from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    VERMILION,
     Run,
     main,
     mean_sd,
-    new_figure,
-    save_figure,
 )
 from experiments.li2025.lipschitz import layer_maps, lipschitz_bounds
 from jaxpe import nn, theory, training
@@ -154,7 +147,7 @@ def experiment(run: Run) -> dict[str, Any]:
             capacity.append(sides)
             kept[name, causal] = trained
             print(label, models[label]["statement"]["instead"], flush=True)
-    result = {
+    return {
         "models": models,
         "rademacher": of_capacity(capacity),
         "alibi_lengths": by_length(
@@ -165,8 +158,6 @@ def experiment(run: Run) -> dict[str, Any]:
         "wavelets": {str(n): at_multiples(wavelets(n), n) for n in (16, 64, 256)},
         "legendre": {str(s): plain(legendre(64 / s)) for s in (1, 2, 4, 5, 8, 16)},
     }
-    draw(run, result)
-    return result
 
 
 class Looked(NamedTuple):
@@ -430,41 +421,6 @@ def plain(audit: theory.Audit) -> dict[str, Any]:
         for part in ("hypotheses", "conclusions", "instead")
     }
     return parts | {"measured": {k: short(v) for k, v in audit.measured.items()}}
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    """Bounds and measured constants of the layers; differences of encodings beyond T."""
-    figure, axes = new_figure(
-        "Bounds of layers hold; of whole models they say little", columns=2, width=9.0, height=3.6
-    )
-    left, right = axes[0]
-    names = list(result["models"])
-    for k, colour in enumerate((BLUE, GREEN, ORANGE, VERMILION)):
-        rows = [result["models"][name] for name in names]
-        places = np.arange(len(names)) + 0.15 * (k - 1.5)
-        label = f"{('attention', 'feed-forward')[k % 2]} {k // 2 + 1}"
-        left.plot(places, [r["measured"][k] for r in rows], "o", ms=4, color=colour, label=label)
-        left.plot(places, [r["bound_at_own_norms"][k] for r in rows], "_", ms=9, color=colour)
-    whole = [result["models"][name] for name in names]
-    left.plot([r["whole"]["mean"] for r in whole], "o", ms=4, color=GREY, label="all layers")
-    left.plot([r["whole_bound"]["mean"] for r in whole], "_", ms=12, color=GREY)
-    left.set(yscale="log", ylim=(0.5, 1e13))  # room for the legend
-    left.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7.5)
-    left.set(ylabel="Lipschitz constant", title="measured (dots), bounds (bars)")
-    left.legend(fontsize=7.5, ncols=2)
-    ahead = np.arange(1, 7 * 64)
-    for name, audit, colour in (
-        ("wavelet", wavelets(64), BLUE),
-        ("Legendre, s = T/4", legendre(16), ORANGE),
-    ):
-        difference = np.asarray(audit.measured["difference"])[: len(ahead)]
-        scale = 1.0 if name == "wavelet" else 1 / float(audit.measured["norm"])
-        right.plot(ahead, scale * difference, color=colour, label=name)
-        right.axhline(scale * float(audit.measured["one step"]), color=colour, lw=1, ls=":")
-    right.set(xlabel="n' − T, for T = 64", xscale="log", ylim=(0, None))
-    right.set(title="‖PE(n') − PE(T)‖ / ‖PE(T)‖", ylabel="dotted: one step within T")
-    right.legend(fontsize=8)
-    save_figure(run, "theory_bounds", figure)
 
 
 if __name__ == "__main__":

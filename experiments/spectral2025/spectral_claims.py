@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import BLUE, GREEN, ORANGE, VERMILION, Run, main, new_figure, save_figure
+from experiments.common import Run, main
 from experiments.learning import model_folder, pretrained, tokenizer_of
 from jaxpe import nn, spectral
 from jaxpe.data import load_tokens
@@ -29,14 +29,12 @@ def experiment(run: Run) -> dict[str, Any]:
     for name, model, folder in models_here("smollm2", "minilm", "mpnet"):
         models[name] = measured(model, documents_of(folder, documents))
         print(name, models[name]["ratios"]["hooks"]["range_centred"], flush=True)
-    result = {
+    return {
         "position_terms": position_terms(seeds=4 if run.quick else 20),
         "rotary_contraction": rotary_contraction(seeds=4 if run.quick else 300),
         "schur_random": random_schur(seeds=20 if run.quick else 200),
         "models": models,
     }
-    draw(run, result)
-    return result
 
 
 def models_here(*names: str) -> Iterator[tuple[str, Any, Path]]:
@@ -269,25 +267,6 @@ def mean_and_range(values: Any) -> dict[str, float]:
     low, high = np.quantile(values, (0.025, 0.975))
     middle = float(np.median(values))
     return {"mean": float(values.mean()), "median": middle, "low": float(low), "high": float(high)}
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    figure, axes = new_figure("What positions do to the spectra of logits", width=6, height=3.6)
-    for name, step, shade, label in (
-        ("smollm2", "hooks", BLUE, "SmolLM2, rotation"),
-        ("mpnet", "hooks", VERMILION, "MPNet, bias"),
-        ("minilm", "means", ORANGE, "MiniLM, added"),
-        ("mpnet", "means", GREEN, "MPNet, added"),
-    ):
-        if name in result["models"]:
-            ranges = result["models"][name]["by_layer"][step]
-            depth = np.linspace(0, 1, len(ranges))
-            axes[0, 0].plot(depth, ranges, ".-", color=shade, label=label)
-    axes[0, 0].axhline(1, color="#999999", lw=0.8)
-    ylabel = "eigenvalue range of centred logits\nat norm 1, with over without"
-    axes[0, 0].set(xlabel="depth", ylabel=ylabel)
-    axes[0, 0].legend(fontsize=9)
-    save_figure(run, "spectral_claims", figure)
 
 
 if __name__ == "__main__":

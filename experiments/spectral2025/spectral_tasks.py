@@ -2,7 +2,7 @@
 
 Options beside `--out` and `--quick`: `--only NAME`, again and again, takes some variants alone,
 `--task distance` or `count` one of the tasks. All take two hours on two cores.
-Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) and no figures:
+Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...):
 `--settled` trains until the loss has stopped falling, or for the published updates; `--small` does
 so at half the length and the distances, for accuracies alone; `--twice` at twice the width, length
 and distances;
@@ -26,16 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    VERMILION,
     Run,
     main,
-    new_figure,
     plain,
-    save_figure,
 )
 from experiments.learning import spearman, take_options
 from experiments.rows import add_row, cost, inside, read_rows, row_of
@@ -61,7 +54,7 @@ from experiments.spectral2025.task_models import (
 from jaxpe import spectral
 from jaxpe.data import Examples
 
-TASKS = {"distance": "Task 1, distance", "count": "Task 2, count"}
+TASKS = ("distance", "count")
 CONVERGED = 0.9
 SPECTRUM_ROWS = 24  # documents whose logits are taken apart, cut to this many tokens
 MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred")
@@ -95,8 +88,6 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     result: dict[str, Any] = {"sizes": sizes.__dict__, "tasks": rows}
     if not options.small:
         result["contraction"] = {task: contraction(rows[task]) for task in tasks}
-    if size_asked(options) is None:
-        draw(run, result)
     return result
 
 
@@ -292,75 +283,6 @@ def contraction(rows: dict[str, Any]) -> dict[str, Any]:
 def family(name: str) -> str:
     """What kind of encoding it is."""
     return next((family for family in FAMILIES if family in name), "added")
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    """Accuracy during training, shares of the top head, and contraction against convergence."""
-    names = list(result["tasks"]["distance"])
-    even = 1 / (result["sizes"]["layers"] * result["sizes"]["heads"])
-    figures = {
-        "curves": ("Accuracy during training", "step", "held-out accuracy", 3.8),
-        "deposits": (
-            "Share of the top head in what ablation costs", "each seed (× below 50 % accuracy)", "",
-            1.2 + 0.26 * len(names),
-        ),
-        "contraction": (
-            "Does a contracted spectrum at the start converge sooner?",
-            "eigenvalue range of centred logits, norm 1, at the start",
-            "mean accuracy over training", 3.8,
-        ),
-    }  # fmt: skip
-    for kind, (title, xlabel, ylabel, height) in figures.items():
-        figure, axes = new_figure(title, columns=2, width=9, height=height)
-        axes[0, 0].set_ylabel(ylabel)
-        for axis, (task, name_of_task) in zip(axes[0], TASKS.items(), strict=True):
-            axis.set(title=name_of_task, xlabel=xlabel)
-            for place, name in enumerate(names):
-                row, shade = result["tasks"][task][name], colour(name)
-                if kind == "deposits":
-                    shares = row["ablation"]["zero"]["largest_share"]["seeds"]
-                    mark = "o" if row["accuracy"]["mean"] > 0.5 else "x"
-                    axis.plot(shares, [place] * len(shares), mark, color=shade, ms=5, alpha=0.7)
-                elif name.startswith("published"):
-                    continue
-                elif kind == "curves":
-                    axis.plot(row["looks"], np.mean(row["curve"], axis=1), color=shade, lw=1.2)
-                else:
-                    x = np.mean(row["spectra"]["0"]["range_centred"])
-                    y = row["mean_accuracy_over_training"]
-                    axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=shade, ms=5, lw=1)
-            if kind == "deposits":
-                axis.axvline(even, color=GREY, lw=0.8, ls=":")
-                axis.set_xlim(0, 1.05)
-                axis.set_yticks(
-                    range(len(names)), names if axis is axes[0, 0] else [""] * len(names)
-                )
-                axis.invert_yaxis()
-        if kind != "deposits":
-            for label, shade in LEGEND:
-                axes[0, 0].plot([], [], "-" if kind == "curves" else "o", color=shade, label=label)
-            figure.legend(loc="outside lower center", ncols=5, fontsize=9)
-        save_figure(run, f"spectral_tasks_{kind}", figure)
-
-
-def colour(name: str) -> str:
-    """By how an encoding couples content and position."""
-    if "nope" in name:
-        return GREY
-    if "mla" in name:
-        return GREEN
-    if "rope" in name:
-        return BLUE
-    return ORANGE if name in ("sinusoidal", "learned", "published_absolute") else VERMILION
-
-
-LEGEND = (
-    ("rotary", BLUE),
-    ("latent, rotary part", GREEN),
-    ("added to embeddings", ORANGE),
-    ("added to logits", VERMILION),
-    ("none", GREY),
-)
 
 
 if __name__ == "__main__":

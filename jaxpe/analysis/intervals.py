@@ -71,9 +71,8 @@ def seed_interval(
     still have an interval of positive width. Values of one trial each have only the second term,
     because their spread adds no information.
 
-    `experiments/beyond/interval_coverage.py` measures its coverage: 93 to 99.5 % at 95 %. It is
-    lower for means near 1 of very different seeds: three seeds rarely contain one that fails once
-    in fifty.
+    In simulations its coverage is 93 to 99.5 % at 95 %. It is lower for means near 1 of very
+    different seeds: three seeds rarely contain one that fails once in fifty.
 
     Args:
         values: values of the seeds, on the first axis.

@@ -12,8 +12,7 @@ from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens import gguf_tokenizer
 from jaxpe.data.tokens.pretrained import open_pretrained
 from tests.parity.test_transformers_models import real_directory
-from tools.parity.make_gguf_tokenizers import RULES, TEXTS
-from tools.parity.make_llama import REAL
+from tools.parity.make_gguf_models import REAL, RULES, TEXTS
 
 STORED = json.loads(
     Path(__file__).parents[1].joinpath("parity", "gguf_tokenizers.json").read_text()

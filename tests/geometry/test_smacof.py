@@ -11,7 +11,7 @@ import pytest
 
 from jaxpe import Distances, classical_mds, euclidean_distances, smacof, stress
 from jaxpe.geometry import PositionCounts, pair_weights
-from tools.parity.make_minima import problems
+from tools.parity.make_sklearn import problems
 
 RNG = np.random.default_rng(0)
 D = np.asarray(euclidean_distances(RNG.standard_normal((8, 5))).values)

@@ -17,7 +17,9 @@ from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.nn import load_causal_lm, with_encoding
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.test_transformers_models import real_directory
-from tools.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
+from tools.parity.make_gguf_models import IDS, REAL, SHOWN
+from tools.parity.make_gguf_models import LLAMA_CASES as CASES
+from tools.parity.make_gguf_models import PROMPTS as TEXTS
 
 STORED = dict(np.load(PARITY / "llama.npz"))
 

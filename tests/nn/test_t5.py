@@ -13,7 +13,8 @@ from flax import nnx
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from tests.nn.stored import PARITY, change, tensors, write
-from tools.parity.make_t5 import ANSWERS, CASES, DECODER_MASK, IDS, MASK, SHORT
+from tools.parity.make_transformers_models import ANSWERS, DECODER_MASK, IDS, MASK, SHORT
+from tools.parity.make_transformers_models import T5_CASES as CASES
 
 STORED = dict(np.load(PARITY / "t5.npz"))
 PLACES = np.asarray(nn.padded_positions(MASK))

@@ -23,9 +23,9 @@ from jaxpe.nn.checkpoints.model_config import find_architecture
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
 from tests.parity.tiny_models import decoder_errors, encoder_errors
-from tools.parity.make_changed_models import ANSWERS, CASES, write_case
-from tools.parity.make_changed_models import IDS as CHANGED_IDS
-from tools.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
+from tools.parity.make_models import ANSWERS, CHANGED_IDS, DECODERS, ENCODERS, FOLDER, HERE
+from tools.parity.make_models import CHANGED as CASES
+from tools.parity.make_models import write_changed as write_case
 
 TOLERANCE = 1e-5
 

@@ -1,4 +1,4 @@
-"""Against scikit-learn and scikit-bio, from the file that `make_sklearn_skbio.py` writes."""
+"""Against scikit-learn and scikit-bio, from the file that `make_sklearn.py` writes."""
 
 from pathlib import Path
 

@@ -1,28 +1,23 @@
 """Write what configuration classes of transformers refuse or change to `class_rules.json.gz`.
 
 Each rotating type is built with each type of scaling, with other fields of positions, and with
-nulls. A case is
-the error of the class or of its rotary module, else the numbers that come out. Run by hand with the
-newest transformers and torch: see `README.md`.
+nulls. A case is the error of the class or of its rotary module, else the numbers that come out. It
+needs the newest transformers and torch: see `README.md`.
 """
 
 import contextlib
-import gzip
 import inspect
 import json
 import re
-import tomllib
 import warnings
-from pathlib import Path
 
 import torch
-import transformers
-from make_rope_classes import config_classes, model_modules
-from rope_classes.variations import CLASSES, needed
 from transformers.utils import logging
 
-ROOT = Path(__file__).parents[2]
-OUT = ROOT / "tests" / "parity" / "class_rules.json.gz"
+from tools.parity.goldens import HERE, families, versions, write_compressed
+from tools.parity.make_rope_classes import config_classes, model_modules
+from tools.parity.rope_classes.variations import CLASSES, needed
+
 NULLS = (
     "rope_theta", "sliding_window", "head_dim", "max_position_embeddings", "num_hidden_layers",
     "partial_rotary_factor",
@@ -120,7 +115,7 @@ def measured(cls):
     rotary = rotary_classes(cls)
     plain = outcome(cls, rotary, {})
     if "numbers" not in plain:
-        return {"plain": plain}
+        return {}
     config = cls(**needed(cls))
     count = plain["numbers"][0][0] if plain["numbers"] else 16
     cases = {name: (fields, ()) for name, fields in scaled(cls, count)}
@@ -130,20 +125,15 @@ def measured(cls):
         name: {"fields": f, **outcome(cls, rotary, f, kept)} for name, (f, kept) in cases.items()
     }
     names = [one.__name__ for one in rotary]
-    return {"plain": plain, "needed": needed(cls), "modules": names, "cases": rows}
+    return {"needed": needed(cls), "modules": names, "cases": rows}
 
 
 def main():
     warnings.filterwarnings("ignore")
     logging.set_verbosity_error()
     CLASSES.update(config_classes())
-    families = tomllib.loads((ROOT / "jaxpe" / "plans" / "families.toml").read_text())
-    names = [name for name in families["rotary"] if name in CLASSES]
-    types = {name: measured(CLASSES[name]) for name in names}
-    result = {"transformers": transformers.__version__, "types": types}
-    data = json.dumps(result, sort_keys=True, separators=(",", ":")).encode()
-    OUT.write_bytes(gzip.compress(data, 9, mtime=0))
-    print(len(names), len(data), OUT.stat().st_size)
+    types = {name: measured(CLASSES[name]) for name in families()["rotary"] if name in CLASSES}
+    write_compressed(HERE / "class_rules.json.gz", {**versions("transformers"), "types": types})
 
 
 if __name__ == "__main__":

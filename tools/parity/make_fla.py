@@ -1,21 +1,16 @@
 """Write `fla.npz`: attention of PaTH and forgetting, as fla-core computes it.
 
-Run by hand, in an environment of its own with NumPy, torch, einops and fla-core (the file says
-which version it came from); the tests need none of them:
-
-    python tools/parity/make_fla.py
-
-Its naive references import torch and einops alone, so they are loaded by their path: the package
-itself wants Triton. They compute in float32.
+It needs torch, einops and fla-core; the tests need none of them. Its naive references import torch
+and einops alone, so they are loaded by their path: the package itself wants Triton. They compute in
+float32.
 """
 
 import importlib.util
 from importlib.metadata import distribution
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, write_arrays
 
 BATCH, N, HEADS, GROUPS, WIDTH = 2, 11, 4, 2, 8
 
@@ -61,8 +56,7 @@ def main() -> None:
     forgetting = reference("forgetting_attn")(*narrow, gate.float())
     for name, found in (("path", path), ("forgetting", forgetting)):
         out[name] = found.numpy()
-    out["version"] = np.array(f"fla-core {distribution('fla-core').version}")
-    np.savez_compressed(HERE / "fla.npz", **out)
+    write_arrays(HERE / "fla.npz", out, "torch", "fla-core")
 
 
 if __name__ == "__main__":

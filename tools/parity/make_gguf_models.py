@@ -1,18 +1,27 @@
-"""Write `gguf_models.npz`: what llama.cpp computes of a tiny model of each of its families.
+"""Write what llama.cpp computes of tiny models, of Llamas, and of tokenizers.
 
-Run by hand, in an environment of its own with torch, transformers, safetensors, gguf and xllamacpp
-(the file says which versions it came from); the tests need gguf and safetensors:
+It makes `gguf_models.npz`, `llama.npz` with `tiny_llama/`, and `gguf_tokenizers.json`. It needs
+torch, transformers, accelerate, safetensors, gguf and xllamacpp; the tests need gguf and
+safetensors. Real models come from `experiments/fetch_models.py --gemma`, in JAXPE_MODELS_DIR. Names
+of new families as arguments leave all else as it is.
 
-    python tools/parity/make_gguf_models.py [names of new ones]
-
-Files are written from `models/`, as float32, with the names of tensors that the package gguf has
-and the entries and changes of llama.cpp's converter. Log-probabilities of llama.cpp have to be
-those of transformers; then the file is right, and the test writes it again and reads it.
+- A tiny model of each family: files are written from `models/`, as float32, with the names of
+  tensors that the package gguf has and the entries and changes of llama.cpp's converter.
+  Log-probabilities of llama.cpp have to be those of transformers; then the file is right, and the
+  test writes it again and reads it.
+- Llamas: a tiny one, random in every tensor, with other fields of config.json, and SmolLM2.
+  llama.cpp multiplies quantised weights with activations that it quantises too. So that its numbers
+  can be compared, it is given the same weights as float32; those of the quantised file, which
+  differ by 0.4, are not kept.
+- Ids of texts by the tokenizers of .gguf files. The rules by which text is split into words are
+  tried on the vocabulary of SmolLM2, of which files are written that name another rule.
 """
 
 import json
+import os
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +29,10 @@ from typing import Any
 import gguf
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
-FOLDER = HERE / "models"
+from tools.parity.goldens import HERE, read_arrays, write_arrays
+from tools.parity.make_models import FOLDER
+from tools.parity.make_models import IDS as MODEL_IDS
+
 Tensors = Mapping[str, np.ndarray]
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0}
@@ -111,11 +122,7 @@ def write_gguf_model(
     tensors = _named(kind, config, tensors_of(name, found))
     for theirs, tensor in (_fused(tensors) if fused else tensors).items():
         writer.add_tensor(theirs, np.ascontiguousarray(tensor, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return finished(writer, path)
 
 
 def _named(kind: str, config: dict[str, Any], found: Tensors) -> dict[str, np.ndarray]:
@@ -289,10 +296,30 @@ def with_table(model: Any) -> Any:
     return model
 
 
+def llama_cpp(path: Path):
+    """A function that asks llama.cpp, which has a server and nothing else in Python."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel, params.warmup, params.fit_params = 256, 1, False, False
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(params)
+
+    def ask(what: str, **body: Any) -> dict[str, Any]:
+        url = f"{server.listening_address}/{what}"
+        headers = {"Content-Type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(url, json.dumps(body).encode(), headers)
+        ) as answer:
+            return json.load(answer)
+
+    return ask
+
+
 def llama_cpp_logprobs(path: Path, ids: np.ndarray) -> np.ndarray:
     """Log-probabilities `[2, n, vocab]` of what follows each token."""
-    from make_llama import llama_cpp  # pyrefly: ignore
-
     ask = llama_cpp(path)
     out = np.full((*ids.shape, VOCAB), np.nan, np.float32)
     options = {"n_predict": 1, "n_probs": VOCAB, "temperature": 0.0, "cache_prompt": False}
@@ -326,21 +353,195 @@ def case(name: str, ids: np.ndarray, scratch: Path) -> dict[str, np.ndarray]:
     return {f"{name}_transformers": logits.numpy(), f"{name}_llama_cpp": theirs}
 
 
-def main(names: list[str]) -> None:
-    import importlib.metadata
+# Llamas.
 
+
+REAL = "SmolLM2-135M-Instruct"
+TINY = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+}
+# What else the tiny model's config.json may say.
+LLAMA_CASES: dict[str, dict[str, Any]] = {
+    "own": {},
+    "tied": {"tie_word_embeddings": True},
+    "linear": {
+        "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 100.0},
+    },
+    "llama3": {
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 100.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        }
+    },
+}
+IDS = np.random.default_rng(0).integers(0, TINY["vocab_size"], (2, 12), np.int32)
+PROMPTS = (
+    "The capital of France is",
+    "In 1789, the people of Paris didn't wait:\n\n  they took   the Bastille (14 July)!",
+    "na\u00efve caf\u00e9 \u2014 \u6771\u4eac 12.5% \U0001f600, x\u00b2 \u00bd \u0663\u0664",
+)
+SHOWN = (3, 12, 25)  # places of the second text
+COUNT = 40  # likeliest tokens that are stored there
+
+
+def write_tiny() -> None:
+    """A directory with random tensors."""
     import torch
-    from make_models import IDS  # pyrefly: ignore
+    import transformers
+    from safetensors.torch import save_file
 
+    sizes = transformers.LlamaConfig(**TINY, architectures=["LlamaForCausalLM"])
+    shapes = transformers.LlamaForCausalLM(sizes).state_dict()
+    torch.manual_seed(0)
+    random = {
+        name: (float("norm" in name) + 0.3 * torch.randn(tensor.shape)).bfloat16()
+        for name, tensor in sorted(shapes.items())
+    }
+    (HERE / "tiny_llama").mkdir(exist_ok=True)
+    sizes.save_pretrained(HERE / "tiny_llama")
+    path = HERE / "tiny_llama" / "model.safetensors"
+    save_file(random, path, metadata={"format": "pt"})
+    path.chmod(0o644)
+
+
+def tiny_logits(changes: dict[str, Any]) -> np.ndarray:
+    """Logits `[2, 12, vocab]` of the tiny model with another config.json."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+
+    config = transformers.LlamaConfig(**(TINY | changes), attn_implementation="eager")
+    tensors = load_file(HERE / "tiny_llama" / "model.safetensors")
+    if config.tie_word_embeddings:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    model = transformers.LlamaForCausalLM(config).eval().float()
+    model.load_state_dict(tensors)
+    return model(torch.tensor(IDS)).logits.numpy()
+
+
+def copied(source: Path, target: Path, *, wide: bool = False, **changes: Any) -> Path:
+    """A copy of a .gguf file with other metadata, or `wide`, with every tensor dequantised."""
+    reader = gguf.GGUFReader(source)
+    fields = {n: field for n, field in reader.fields.items() if not n.startswith("GGUF.")}
+    writer = gguf.GGUFWriter(target, fields.pop("general.architecture").contents())
+    for name, field in fields.items():
+        if wide and name == "general.file_type":
+            continue
+        inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+        value = changes.get(name, field.contents())
+        writer.add_key_value(name, value, field.types[0], inner)
+    for tensor in reader.tensors:
+        if wide:
+            weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+            writer.add_tensor(tensor.name, weights.reshape(tensor.shape[::-1]))
+        else:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    return finished(writer, target)
+
+
+def finished(writer: gguf.GGUFWriter, path: Path) -> Path:
+    """The file, after all that the writer has is in it."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def real(folder: Path) -> dict[str, np.ndarray]:
+    """Tokens of the texts, and what comes next in the second one."""
+    import torch
+    import transformers
+
+    (path,) = folder.glob("*.gguf")
+    out = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        ask = llama_cpp(copied(path, Path(scratch) / "float32.gguf", wide=True))
+        tokens = [ask("tokenize", content=text)["tokens"] for text in PROMPTS]
+        found = []
+        options = {"n_predict": 1, "n_probs": COUNT, "temperature": 0.0, "cache_prompt": False}
+        for place in SHOWN:
+            answer = ask("completion", prompt=tokens[1][: place + 1], **options)
+            found.append(answer["completion_probabilities"][0]["top_logprobs"])
+    for number, ids in enumerate(tokens):
+        out[f"tokens_{number}"] = np.array(ids, np.int32)
+    out["likeliest"] = np.array([[one["id"] for one in row] for row in found], np.int32)
+    out["llama_cpp"] = np.array([[one["logprob"] for one in row] for row in found], np.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+    )
+    logits = model(torch.tensor([tokens[1]])).logits[0, list(SHOWN)].numpy()
+    out["transformers"] = np.take_along_axis(logits, out["likeliest"].astype(int), axis=1)
+    return out
+
+
+# Tokenizers.
+
+
+TEXTS = (
+    "In 1789, the people of Paris didn't wait:\n\n  they took   the Bastille (14 July)!",
+    "naïve café — 東京 12.5% 😀, x² ½ ٣٤",
+    "<|im_start|>user\n\n\nwhat\t\tis <b>this</b>? I'LL 'Re 12345678",
+    "  leading\r\n \n x",
+    "\u2581x \ue000 zz _foo.bar(baz) \u00a0 e\u0301 don’t",
+)
+RULES = ("smollm", "gpt-2", "qwen2", "llama-bpe")
+
+
+def tokenized(path: Path) -> list[list[int]]:
+    ask = llama_cpp(path)
+    options = {"add_special": False, "parse_special": True}
+    return [ask("tokenize", content=text, **options)["tokens"] for text in TEXTS]
+
+
+def tokenizers(models: Path, scratch: Path) -> dict[str, list[list[int]]]:
+    """Ids of the texts by tokenizer."""
+    smollm, gemma = (next((models / name).glob("*.gguf")) for name in (REAL, "gemma-3-270m"))
+    found = {"gemma": tokenized(gemma)}
+    for rule in RULES:
+        changes = {"tokenizer.ggml.pre": rule}
+        found[rule] = tokenized(copied(smollm, scratch / f"{rule}.gguf", **changes))
+    changes = {"tokenizer.ggml.add_space_prefix": True}
+    prefixed = copied(gemma, scratch / "prefixed.gguf", **changes)
+    return found | {"gemma with a space in front": tokenized(prefixed)}
+
+
+def main(names: list[str]) -> None:
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = dict(np.load(HERE / "gguf_models.npz")) if names else {}
+    packages = ("torch", "transformers", "safetensors", "gguf", "xllamacpp")
+    out = read_arrays(HERE / "gguf_models.npz") if names else {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in names or CASES:
-            out |= case(name, IDS, Path(scratch))
-    packages = ("torch", "transformers", "safetensors", "gguf", "xllamacpp")
-    versions = {package: importlib.metadata.version(package) for package in packages}
-    out["versions"] = np.array(json.dumps(versions))
-    np.savez_compressed(HERE / "gguf_models.npz", **out)
+            out |= case(name, MODEL_IDS, Path(scratch))
+    write_arrays(HERE / "gguf_models.npz", out, *packages)
+    if names:
+        return
+    models = Path(os.environ["JAXPE_MODELS_DIR"])
+    write_tiny()
+    llamas = {f"tiny_{name}": tiny_logits(changes) for name, changes in LLAMA_CASES.items()}
+    write_arrays(HERE / "llama.npz", llamas | real(models / REAL), *packages)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = tokenizers(models, Path(scratch))
+    lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(of)}" for name, of in found.items())
+    (HERE / "gguf_tokenizers.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,31 @@
-"""Write `models/` and `models.npz`: a tiny checkpoint of each architecture, as transformers has it.
+"""Write `models/`, `models.npz` and `changed_models.npz`: tiny checkpoints of each architecture.
 
-Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
-which versions it came from); the tests need none of them:
-
-    python tools/parity/make_models.py [names of new ones]
+It needs torch, transformers, safetensors and ml_dtypes; the tests need safetensors alone. Names of
+new models as arguments leave the others as they are.
 
 The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
 name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
 than windows and chunks. What transformers gives step by step through its cache, and with padding on
 the right, is asserted here to be what it gives at once.
+
+Changed models are copies of these directories, or of a T5 beside them, with other fields in their
+config.json, and a head that is left out, equal to the embeddings or another matrix. Fields that a
+family stores and does not use are among them: their logits are those of the directory itself.
 """
 
 import copy
 import json
+import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import safetensors.numpy
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, read_arrays, write_arrays
+
 FOLDER = HERE / "models"
 VOCAB, N, PREFIX, PADS = 48, 10, 6, 3
 SIZES: dict[str, Any] = {
@@ -250,31 +256,106 @@ def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
     return out
 
 
-def _chosen(cases: dict[str, Any], names: list[str]) -> list[tuple[str, Any]]:
-    return [(name, case) for name, case in cases.items() if not names or name in names]
+CHANGED_IDS = np.random.default_rng(0).integers(3, 40, (2, 10))
+ANSWERS = CHANGED_IDS[:, :7]
+Head = Literal["as it is", "without", "embeddings", "other"]
+
+
+class Changed(NamedTuple):
+    """A directory, what is changed in its config.json, and the head its file has then."""
+
+    base: str
+    changes: dict[str, Any]
+    head: Head = "as it is"
+
+
+HALF = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 2.0}
+YARN |= {"original_max_position_embeddings": 16}
+LAYERS = (GLOBAL, LOCAL)
+BY_LAYER = {kind: {**HALF, "rope_theta": 9.0} for kind in LAYERS}
+TIED, UNTIED = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
+MT5 = {"model_type": "mt5", "architectures": ["MT5ForConditionalGeneration"]}
+NAMES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "smollm3")
+CHANGED = {
+    **{f"{name} share": Changed(name, {"rope_parameters": HALF}) for name in NAMES},
+    "gemma3 share": Changed("gemma3", {"rope_parameters": BY_LAYER}),
+    "modernbert share": Changed("modernbert", {"rope_parameters": BY_LAYER}),
+    "gpt_neox share": Changed("gpt_neox", {"rope_parameters": HALF}),
+    "gemma3 cap": Changed("gemma3", {"attn_logit_softcapping": 0.5}),
+    "opt epsilon": Changed("opt", {"layer_norm_eps": 0.5}),
+    "smollm3 windows": Changed(
+        "smollm3",
+        {"layer_types": [*LAYERS, *LAYERS], "sliding_window": 3, "use_sliding_window": False},
+    ),
+    "llama yarn": Changed("llama", {"rope_parameters": YARN}),
+    "gpt2 untied": Changed("gpt2", UNTIED, "other"),
+    "gptj tied": Changed("gptj", TIED, "without"),
+    "phi tied": Changed("phi", TIED, "without"),
+    "phi tied with a copy": Changed("phi", TIED, "embeddings"),
+    "mt5 tied": Changed("tiny_t5_gated", MT5 | TIED, "without"),
+    "mt5 tied with a copy": Changed("tiny_t5_gated", MT5 | TIED, "embeddings"),
+    "mt5 with another head": Changed("tiny_t5_gated", MT5 | TIED),
+    "mt5 of transformers 4": Changed("tiny_t5_gated", MT5 | UNTIED),
+    "t5 scaled": Changed("tiny_t5", {"scale_decoder_outputs": True} | TIED),
+    "t5 not scaled": Changed("tiny_t5", {"scale_decoder_outputs": False} | TIED),
+}
+
+
+def write_changed(case: Changed, folder: Path) -> Path:
+    """A changed copy of a directory."""
+    source = HERE / case.base if case.base.startswith("tiny") else FOLDER / case.base
+    shutil.copytree(source, folder)
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    config.write_text(json.dumps(json.loads(config.read_text()) | case.changes))
+    if case.head != "as it is":
+        tensors = safetensors.numpy.load_file(weights)
+        ends = ("wte.weight", "embed_tokens.weight", "shared.weight")
+        table = next(tensors[name] for name in tensors if name.endswith(ends))
+        tensors.pop("lm_head.weight", None)
+        if case.head != "without":
+            factor = table.dtype.type(1 if case.head == "embeddings" else -0.5)
+            tensors["lm_head.weight"] = (table * factor).astype(table.dtype)
+        safetensors.numpy.save_file(tensors, weights, {"format": "pt"})
+    return folder
+
+
+def changed_logits(folder: Path) -> np.ndarray:
+    """What transformers computes; T5, whose attention is not scaled, in float64."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(folder)
+    cls = getattr(transformers, config.architectures[0])
+    model = cls.from_pretrained(folder, attn_implementation="eager").float().eval()
+    ids, options = torch.tensor(CHANGED_IDS), {}
+    if "t5" in config.model_type:
+        options = {"decoder_input_ids": torch.tensor(ANSWERS), "use_cache": False}
+        model = model.double()
+    return model(ids, **options).logits.numpy()
 
 
 def main(names: list[str]) -> None:
-    import safetensors
+    import ml_dtypes  # noqa: F401 (for NumPy, which has no bfloat16 itself)
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = dict(np.load(HERE / "models.npz")) if names else {}
-    for name, (title, changes) in _chosen(DECODERS, names):
-        found = decoder(name, title, changes)
-        out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
-        print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
-    for name, (title, changes) in _chosen(ENCODERS, names):
-        found = encoder(name, title, changes)
-        out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
-        print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
-    packages = (torch, transformers, safetensors)
-    before = json.loads(str(out["versions"])) if names else {}
-    versions = before | {package.__name__: package.__version__ for package in packages}
-    out["versions"] = np.array(json.dumps(versions))
-    np.savez_compressed(HERE / "models.npz", **out)
+    packages = ("torch", "transformers", "safetensors")
+    out = read_arrays(HERE / "models.npz") if names else {}
+    for cases, outputs in ((DECODERS, decoder), (ENCODERS, encoder)):
+        for name in [name for name in cases if not names or name in names]:
+            found = outputs(name, *cases[name])
+            out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
+            print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
+    write_arrays(HERE / "models.npz", out, *packages)
+    changed = {}
+    for name, case in CHANGED.items():
+        with tempfile.TemporaryDirectory() as folder:
+            changed[name] = changed_logits(write_changed(case, Path(folder) / "case"))
+        print(name, np.abs(changed[name]).max())
+    write_arrays(HERE / "changed_models.npz", changed, *packages)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,14 @@
 """Write `neural_tangents.npz`: kernels and predictions of neural-tangents for three networks.
 
-Run by hand, in an environment of its own with neural-tangents and a JAX it works with (the file
-says which versions it came from); the tests need neither:
-
-    python tools/parity/make_neural_tangents.py
-
-The networks are those of `ntk_networks.py`, in float32, which is what neural-tangents computes in
-by default. Its third implementation does not run with JAX 0.5.3.
+It needs neural-tangents and a JAX that it works with; the tests need neither. The networks are
+those of `ntk_networks.py`, in float32, which is what neural-tangents computes in by default. Its
+third implementation does not run with JAX 0.5.3.
 """
-
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, write_arrays
+from tools.parity.ntk_networks import build
 
 AXES = {"whole": ((), ()), "traced": ((-1,), ()), "diagonal": ((), (1,)), "paired": ((-1,), (0,))}
 TRAIN, TEST = 5, 3
@@ -25,7 +19,6 @@ RATE, RIDGE, MOMENTUM = 0.5, 0.05, 0.9
 def kernels(out: dict, name: str) -> None:
     """In both implementations, of training inputs with themselves and with test inputs."""
     import neural_tangents as nt
-    from ntk_networks import build
 
     f, params, (train, test) = build(name, batches=(TRAIN, TEST))
     out |= {f"{name}_train": train, f"{name}_test": test}
@@ -68,13 +61,13 @@ def predictions(out: dict, name: str, case: str) -> None:
 
 
 def main() -> None:
-    out = {"versions": ", ".join(f"{p} {version(p)}" for p in ("neural-tangents", "jax"))}
+    out: dict = {}
     for name in ("mlp", "cnn", "transformer"):
         kernels(out, name)
         predictions(out, name, "whole")
         predictions(out, name, "traced")
     out |= {"times": TIMES, "learning_rate": RATE, "ridge": RIDGE, "momentum": MOMENTUM}
-    np.savez_compressed(HERE / "neural_tangents.npz", **out)
+    write_arrays(HERE / "neural_tangents.npz", out, "neural-tangents", "jax")
 
 
 if __name__ == "__main__":

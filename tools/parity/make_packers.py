@@ -1,13 +1,9 @@
 """Write `tests/conformance/packers.npz`: batches packed by TRL, torchtitan and datatrove.
 
-Run by hand, in an environment of its own with torch, transformers, trl, torchtitan and datatrove
-(the file says which versions it came from); the tests need none but NumPy:
-
-    python tools/parity/make_packers.py
+It needs torch, transformers, trl, torchtitan and datatrove; the tests need none of them.
 """
 
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +15,8 @@ from transformers import DataCollatorWithFlattening
 from trl import pack_dataset
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-OUT = Path(__file__).parents[2] / "tests" / "conformance" / "packers.npz"
+from tools.parity.goldens import HERE, write_arrays
+
 ROW, PAD, EOS, BOS = 32, 0, 1, 2
 
 
@@ -88,11 +85,8 @@ def main() -> None:
         for name, value in batch.items()
         if isinstance(value, torch.Tensor)
     }
-    libraries = ("torch", "transformers", "trl", "torchtitan", "datatrove")
-    arrays["versions"] = np.array([f"{name} {version(name)}" for name in libraries])
-    OUT.parent.mkdir(exist_ok=True)
-    np.savez_compressed(OUT, **arrays)
-    print(f"{OUT.stat().st_size:,} bytes")
+    packages = ("torch", "transformers", "trl", "torchtitan", "datatrove")
+    write_arrays(HERE.parent / "conformance" / "packers.npz", arrays, *packages)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write what the classes of transformers do with positions to `rope_classes.json.gz`.
+"""Write what the classes of transformers do with positions of a text to `rope_classes.json.gz`.
 
-Run by hand with the newest transformers and torch: see `README.md`.
+It needs the newest transformers and torch: see `README.md`.
 """
 
 import argparse
@@ -22,20 +22,19 @@ from pathlib import Path
 
 import torch
 import transformers
-from rope_classes import measure
-from rope_classes.groups import groups_of, linear_modules
-from rope_classes.inputs import candidates
-from rope_classes.positions import evidence
-from rope_classes.variations import CLASSES, cases_of, needed, new
 from transformers import PreTrainedConfig, PreTrainedModel, initialization
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_NAMES
 from transformers.utils import logging
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, versions, write_compressed
+from tools.parity.rope_classes import measure
+from tools.parity.rope_classes.groups import groups_of, linear_modules
+from tools.parity.rope_classes.variations import CLASSES, cases_of, new
+
 OUT = HERE / "rope_classes.json.gz"
 MODELS = Path(transformers.__file__).parent / "models"
-LIMIT = 30  # seconds a case
+LIMIT = 30  # seconds of the processor a case
 MEMORY = 8 << 30  # bytes: a pass that needs more fails
 VERBOSE = bool(os.environ.get("V"))
 DROPPED = re.compile(
@@ -45,6 +44,7 @@ DROPPED = re.compile(
 )
 EXPERTS = re.compile(r"(Experts|Mixer|MambaLayer)$")
 NETWORKS = re.compile(r"(Experts|MoE|Moe|MLP|MoEBlock|MoeBlock|FeedForward|FFN)$")
+BOOKS = ("num_channels", "num_codebooks", "audio_channels", "num_quantizers")  # ids of a token
 
 
 def config_classes():
@@ -107,6 +107,15 @@ def has_rotary_code(cls) -> bool:
     )
 
 
+def turns(name, classes, seen=()):
+    """Whether code of the type, or of the types inside it, rotates."""
+    cls = classes.get(name)
+    if cls is None or name in seen:
+        return False
+    inside = [spec.model_type for spec in cls.sub_configs_defaults.values() if spec.model_type]
+    return has_rotary_code(cls) or any(turns(sub, classes, (*seen, name)) for sub in inside)
+
+
 def fields_of(config):
     """What config.json would hold, without what has nothing to do with positions."""
 
@@ -137,6 +146,32 @@ def built(model_class, config):
         return model
 
 
+def inputs(model, config):
+    """Arguments to try for a text, by the names in the signature."""
+    names = inspect.signature(model.forward).parameters
+    n = measure.TEXT
+    ids = torch.arange(5, 5 + n)[None] % max(int(getattr(config, "vocab_size", 1000) or 1000), 1)
+    args = {"input_ids": ids}
+    args |= {"use_cache": False} if "use_cache" in names else {}
+    args |= {"decoder_input_ids": ids.clone()} if "decoder_input_ids" in names else {}
+    yield args
+    yield {**args, "attention_mask": torch.ones(1, n, dtype=torch.long)}
+    width = getattr(config, "hidden_size", None)
+    if "inputs_embeds" in names and isinstance(width, int):
+        args = {"inputs_embeds": torch.zeros(1, n, width)}
+        yield args
+        wide = getattr(config, "hidden_size_global", width)
+        for name, shape in (("encoder_hidden_states", (5, width)), ("patch_embeds", (n, wide))):
+            if name in names:
+                yield {**args, name: torch.zeros(1, *shape)}
+    for books in (getattr(config, name, None) for name in BOOKS):
+        if isinstance(books, int):
+            rows = torch.ones(1, n, books, dtype=torch.long)
+            more = {"decoder_input_ids": rows} if "decoder_input_ids" in names else {}
+            yield {"input_ids": ids if more else rows, **more}
+            yield {"input_ids": rows.transpose(1, 2)}
+
+
 def zeros(*args, **kwargs):
     return torch.zeros_like(
         next(x for x in measure.flat([args, kwargs]) if isinstance(x, torch.Tensor))
@@ -156,12 +191,12 @@ def without(model, names, linear=()):
             vars(module).pop("forward", None)
 
 
-def tried(model, config, far=None):
+def tried(model, config):
     """The pass in which most layers ran, and the error that ended it."""
     best = (None, "not tried")
     for names, linear in ((EXPERTS, linear_modules(model)), (EXPERTS, ()), (NETWORKS, ())):
         without(model, names, linear)
-        found = passed(model, config, far)
+        found = passed(model, config)
         if best[0] is None or (found[0] and ran(found[0]) > ran(best[0])) or not found[1]:
             best = found
         if not found[1] or (best[0] is None and not linear):  # done, or failed before its layers
@@ -173,17 +208,11 @@ def ran(watch):
     return sum(v["ran"] for v in watch.layers.values())
 
 
-def passed(model, config, far=None):
-    """The pass in which most layers ran, and the error that ended it."""
+def passed(model, config):
+    """The pass with the first arguments by which layers run, and the error that ended it."""
     errors, best = [], (0, None)
-    for args, length in candidates(model, config):
-        if far is not None:
-            if "position_ids" not in inspect.signature(model.forward).parameters:
-                return None, "no position_ids"
-            positions = torch.arange(measure.TEXT)
-            positions[-1] = far
-            args = {**args, "position_ids": positions[None]}
-        watch = measure.Watch(model, length)
+    for args in inputs(model, config):
+        watch = measure.Watch(model)
         try:
             with torch.no_grad(), watch, measure.Ghosts(watch):
                 model(**args)
@@ -198,29 +227,21 @@ def passed(model, config, far=None):
             return watch, None
         if layers > best[0]:
             best = (layers, watch)
-        if far is not None or (layers and "input_ids" in args):
+        if layers:
             break
     return best[1], "; ".join(dict.fromkeys(errors))[:300] or "no layers ran"
 
 
-def text_config_of(config):
-    text = config.get_text_config()
-    return None if text is config else text
-
-
 def measured(cls, kwargs):
-    """Input and groups of a configuration, or the error."""
+    """Fields and groups of a configuration, `incomplete` if its pass ended early, or the error."""
     config = new(cls, **kwargs)
-    fields = fields_of(config)
-    errors = []
-    tries = [(m, cls, "forward") for m in model_classes(cls)[:2]]
-    try:
-        text = text_config_of(config)
-    except Exception:
-        text = None
-    if text is not None:
-        tries += [(m, type(text), "text_config") for m in model_classes(type(text))[:1]]
-    for model_class, owner, how in tries:
+    fields, errors = fields_of(config), []
+    tries, text = [(m, cls) for m in model_classes(cls)[:2]], None
+    with contextlib.suppress(Exception):
+        text = config.get_text_config()
+    if text is not None and text is not config:
+        tries += [(m, type(text)) for m in model_classes(type(text))[:1]]
+    for model_class, owner in tries:
         own = new(cls, **kwargs) if owner is cls else text
         try:
             model = built(model_class, own)
@@ -229,118 +250,52 @@ def measured(cls, kwargs):
             if VERBOSE:
                 traceback.print_exc()
             continue
+        if "input_ids" not in inspect.signature(model.forward).parameters:
+            errors.append(f"{model_class.__name__}: no text")
+            continue
         watch, error = tried(model, own)
         if watch is None or (error and not any(watch.layers[k]["ran"] for k in watch.modules)):
             errors.append(f"{model_class.__name__}: {error}")
             continue
-        groups = groups_of(model, own, watch)
-        result = {"input": fields, "how": how, "model": model_class.__name__, "groups": groups}
-        result["text"] = "input_ids" in inspect.signature(model.forward).parameters
-        result["positions"] = [*evidence(model)]
-        total = sum(1 for k in watch.modules)
-        if error:
-            result["incomplete"] = error
-            result["ran"] = [sum(watch.layers[k]["ran"] for k in watch.modules), total]
-        far = far_groups(model, own, result)
-        return {**result, **({"far": far} if far else {})}
-    return {
-        "input": fields,
-        "how": None,
-        "groups": None,
-        "error": "; ".join(errors)[:500] or "no model class",
-    }
-
-
-def far_groups(model, config, result):
-    """Groups at a length beyond training, where frequencies depend on it."""
-    text = json.dumps(result["input"])
-    if not re.search(r'"rope_type": "(longrope|dynamic)"', text):
-        return None
-    longest = getattr(config, "max_position_embeddings", 4096) or 4096
-    far = 4 * longest - 1 if '"dynamic"' in text else longest - 1
-    watch, error = tried(model, config, far)
-    if watch is None or error:
-        return None
-    return {"last_position": far, "groups": groups_of(model, config, watch, last=-1)}
-
-
-def sub_types(cls):
-    return [spec.model_type for spec in cls.sub_configs_defaults.values() if spec.model_type]
-
-
-def turns(name, classes, seen=()):
-    """Whether code of the type, or of the types inside it, rotates."""
-    cls = classes.get(name)
-    if cls is None or name in seen:
-        return False
-    return has_rotary_code(cls) or any(turns(sub, classes, (*seen, name)) for sub in sub_types(cls))
-
-
-def summarised(result, classes):
-    """Types without rotary code, and what could not be built."""
-    types = result["types"]
-    result["no_rotary"] = {}
-    result["failed"] = {}
-    for name in sorted(classes):
-        cases = types.get(name, {}).get("cases", {})
-        default = cases.get("defaults", {})
-        rotates = any(g.get("turning") for c in cases.values() for g in c.get("groups") or [])
-        if source(classes[name]) and not rotates and not turns(name, classes):
-            kinds = sorted({g["kind"] for g in default.get("groups") or [] if g["kind"]})
-            result["no_rotary"][name] = kinds or default.get("positions") or None
-        errors = {k: v["error"] for k, v in cases.items() if v.get("error")}
-        if errors:
-            result["failed"][name] = errors
-        if name in types:
-            types[name]["parents"] = sorted(k for k, v in classes.items() if name in sub_types(v))
-    result["unwritten"] = sorted(set(CONFIG_MAPPING_NAMES) - set(classes))
+        found = {"input": fields, "groups": groups_of(model, own, watch), "text": True}
+        return found | ({"incomplete": error} if error else {})
+    return {"error": "; ".join(errors)[:500] or "no model class"}
 
 
 class LateError(BaseException):
     """Not caught by what tries one input after the other."""
 
 
+def late(*_):
+    raise LateError(f"more than {LIMIT} s")
+
+
 def measure_type(cls, number):
-    out = {"class": cls.__name__, "folder": cls.__module__.split(".")[2], "cases": {}}
-    if fields := needed(cls):
-        out["needed"] = fields
-    counts = [32]
+    """Cases whose passes reached layers; what a class refuses is in `class_rules.json.gz`."""
+    cases, counts, rotates = {}, [32], False
     for name, ways in cases_of(cls, number, counts):
-        refused = []
         for way in ways:
-            signal.alarm(LIMIT)
+            signal.setitimer(signal.ITIMER_PROF, LIMIT)
             try:
                 case = measured(cls, way())
             except (Exception, LateError) as problem:
                 if VERBOSE:
                     traceback.print_exc()
-                case = {
-                    "how": None,
-                    "error": f"{type(problem).__name__}: {problem}"[:300].replace("\n", " "),
-                }
+                case = {"error": f"{type(problem).__name__}: {problem}"}
             finally:
-                signal.alarm(0)
-            if case.get("groups") and not case.get("incomplete"):
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            problem = case.get("error") or case.get("incomplete")
+            if not problem or (name.startswith("scaled") and "'NoneType' and" not in problem):
                 break
-            refused.append(case.get("error") or case.get("incomplete"))
-            if name.startswith("scaled") and "'NoneType' and 'float'" not in refused[-1]:
-                break
-        if name.startswith("scaled") and case.get("groups") and refused:
-            case["refused"] = refused[0]
-        out["cases"][name] = case
+        groups = case.get("groups") or []
+        if groups:
+            cases[name] = {k: v for k, v in case.items() if k != "incomplete"}
         if name == "defaults":
-            groups = case.get("groups") or []
-            counts[:] = [
-                g["count"] for g in groups if g.get("count") and g["kind"] == "rotary"
-            ] or counts
-            out["turns"] = any(g.get("turning") for g in groups)
-        if case.get("groups") is not None and not out["turns"] and not has_rotary_code(cls):
+            counts[:] = [g["count"] for g in groups if g["kind"] == "rotary"] or counts
+            rotates = any(g.get("turning") for g in groups)
+        if "groups" in case and not rotates and not has_rotary_code(cls):
             break
-    return out
-
-
-def late(*_):
-    raise LateError(f"more than {LIMIT} s")
+    return {"cases": cases}
 
 
 def main():
@@ -348,41 +303,29 @@ def main():
     parser.add_argument("types", nargs="*")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--lines", type=Path, help="types that are done, to go on after a stop")
-    parser.add_argument("--print", action="store_true")
     args = parser.parse_args()
-    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGPROF, late)
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     CLASSES.update(config_classes())
-    classes = CLASSES
-    result = {"transformers": transformers.__version__, "types": {}}
+    types = {}
     if args.lines and args.lines.exists():  # an interrupted run goes on
-        result["types"] = {k: v for line in args.lines.open() for k, v in json.loads(line).items()}
+        types = {k: v for line in args.lines.open() for k, v in json.loads(line).items()}
     elif args.types and args.out.exists():
-        result = json.loads(gzip.decompress(args.out.read_bytes()))
-    rotary_first = sorted(
-        enumerate(sorted(classes.items())), key=lambda n: not turns(n[1][0], classes)
-    )
-    for number, (name, cls) in rotary_first:
-        if name not in args.types if args.types else name in result["types"]:
+        types = json.loads(gzip.decompress(args.out.read_bytes()))["types"]
+    for number, (name, cls) in enumerate(sorted(CLASSES.items())):
+        if name not in args.types if args.types else name in types:
             continue
         start = time.time()
-        result["types"][name] = kind = measure_type(cls, number)
+        types[name] = measure_type(cls, number)
         if args.lines:
             with args.lines.open("a") as lines:
-                lines.write(json.dumps({name: kind}) + "\n")
-        if args.print:
-            print(json.dumps({k: {**v, "input": 0} for k, v in kind["cases"].items()}, indent=1))
-        print(
-            f"{name} {time.time() - start:.1f}",
-            {k: v["how"] for k, v in kind["cases"].items()},
-            file=sys.stderr,
-            flush=True,
-        )
-    summarised(result, classes)
-    data = json.dumps(result, sort_keys=True, separators=(",", ":")).encode()
-    args.out.write_bytes(gzip.compress(data, 9, mtime=0))
-    print(len(data), args.out.stat().st_size)
+                lines.write(json.dumps({name: types[name]}) + "\n")
+        took = f"{time.time() - start:.1f}"
+        print(name, took, [*types[name]["cases"]], file=sys.stderr, flush=True)
+    without_code = [n for n, c in CLASSES.items() if source(c) and not turns(n, CLASSES)]
+    result = {"types": types, "no_rotary": sorted(without_code)}
+    write_compressed(args.out, versions("transformers") | result)
 
 
 if __name__ == "__main__":

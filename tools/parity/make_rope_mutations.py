@@ -1,8 +1,6 @@
 """Make `rope_mutations.json.gz`: what classes of transformers compute of spoilt configurations.
 
-Run with transformers 5.24 and PyTorch on the CPU, from the root of the project:
-
-    python tools/parity/make_rope_mutations.py
+It needs the newest transformers and torch: see `README.md`.
 
 Configurations are those of `tests/plans/published.json` and `threads.json`, and what the class of
 each type of `jaxpe/plans/families.toml` writes of its defaults, also scaled in the form of version
@@ -13,28 +11,23 @@ where that is a line.
 """
 
 import copy
-import gzip
 import importlib
 import importlib.util
 import inspect
 import json
 import math
 import re
-import tomllib
 import warnings
 import zlib
 from itertools import groupby
-from pathlib import Path
 
 import torch
-import transformers
 from transformers import CONFIG_MAPPING, MODEL_MAPPING
 from transformers.utils import logging
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
-OUT = HERE / "rope_mutations.json.gz"
-ROPE = HERE.parent / "rope"
-TABLE = HERE.parents[1] / "jaxpe" / "rope" / "families.toml"
+from tools.parity.goldens import HERE, families, versions, write_compressed
+
+PLANS = HERE.parent / "plans"
 POSITIONAL = re.compile(
     r"rope|rotary|nope|alibi|theta|base_freq|^swa_|^global_|^local_|^compress_|position_embedding"
     r"|position_encoding|layer_types|block_type|pattern|window|^alpha$|_alpha$|_interval$|attn_layer"
@@ -75,14 +68,14 @@ KINDS = ("yarn", "linear", "llama3", "dynamic", "longrope")
 def configurations() -> dict[str, dict]:
     """Fields by name."""
     found = {}
-    for name, fields in json.loads((ROPE / "published.json").read_text()).items():
+    for name, fields in json.loads((PLANS / "published.json").read_text()).items():
         found[name] = fields
-    for name, case in json.loads((ROPE / "threads.json").read_text()).items():
+    for name, case in json.loads((PLANS / "threads.json").read_text()).items():
         fields = case.get("input", {})
         taken = [one for one in found.values() if shape(one) == shape(fields)]
         if not taken and not case.get("options") and fields.get("model_type") in CONFIG_MAPPING:
             found[name] = fields
-    for model_type in tomllib.loads(TABLE.read_text("utf-8"))["rotary"]:
+    for model_type in families()["rotary"]:
         if model_type in CONFIG_MAPPING and model_type not in LEFT_OUT:
             found[f"{model_type} of its class"] = restricted(CONFIG_MAPPING[model_type]().to_dict())
     found = {name: fields for name, fields in found.items() if readable(fields)}
@@ -315,28 +308,18 @@ def run(module, label: str | None, length: int) -> None:
 
 
 def main():
-    digests, configs = [], {}
-    index = {}
+    index, configs = {}, {}
     for name, fields in configurations().items():
         cases = []
         for change in [None, *mutations(fields)]:
-            found = truth(fields if change is None else changed(fields, change))
-            key = json.dumps(found)
-            if key not in index:
-                index[key] = len(digests)
-                digests.append(found)
-            cases.append([change, index[key]])
+            found = json.dumps(truth(fields if change is None else changed(fields, change)))
+            cases.append([change, index.setdefault(found, len(index))])
         configs[name] = {"fields": fields, "cases": cases}
         print(len(cases), name, flush=True)
-    result = {
-        "transformers": transformers.__version__,
-        "digests": digests,
-        "configurations": configs,
-    }
-    data = json.dumps(result, separators=(",", ":")).encode()
-    OUT.write_bytes(gzip.compress(data, 9, mtime=0))
+    result = {"digests": [*map(json.loads, index)], "configurations": configs}
+    write_compressed(HERE / "rope_mutations.json.gz", versions("transformers") | result, sort=False)
     total = sum(len(one["cases"]) - 1 for one in configs.values())
-    print(len(configs), "configurations,", total, "mutations,", OUT.stat().st_size, "bytes")
+    print(len(configs), "configurations,", total, "mutations")
 
 
 if __name__ == "__main__":

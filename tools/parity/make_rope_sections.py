@@ -1,22 +1,17 @@
 """Write how transformers rotates by several axes of positions to `rope_sections.json`.
 
-Run by hand, with transformers 5.24 and torch:
-
-    python tools/parity/make_rope_sections.py
-
-Each class with multimodal positions rotates random queries at random positions of every axis.
+It needs the newest transformers and torch: see `README.md`. Each class with multimodal positions
+rotates random queries at random positions of every axis.
 """
 
 import importlib
 import inspect
-import json
-from pathlib import Path
 
 import torch
-import transformers
 from transformers import CONFIG_MAPPING
 
-OUT = Path(__file__).parents[2] / "tests" / "parity" / "rope_sections.json"
+from tools.parity.goldens import HERE, write_cases
+
 N = 3  # positions
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 GLM = {"rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5}, "head_dim": 128}
@@ -84,9 +79,7 @@ def main():
             case = {"type": model_type, "config": stated, "layer_type": layer_type}
             axes = AXES.get(model_type, 3)
             cases.append(case | rotated(module, rotary, config, axes, layer_type))
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    OUT.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n')
-    print(f"{len(cases)} cases of {len(TYPES)} types")
+    write_cases(HERE / "rope_sections.json", cases, "transformers")
 
 
 if __name__ == "__main__":

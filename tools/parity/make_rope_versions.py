@@ -1,23 +1,19 @@
 """Write what transformers itself makes of configurations to `rope_versions.json`.
 
-Run by hand in an environment with transformers 4.57 and NumPy; no torch is needed, since a few
-names of it are lent from NumPy:
-
-    python tools/parity/make_rope_versions.py
-
-Of each configuration of `tests/plans/published.json` and `reported.json` it keeps θ, the
-attention factor and every eighth frequency (float64 here) at the longest text, by kind of layer,
-and how many there are.
+It needs transformers 4.57 and no torch, since a few names of it are lent from NumPy. Of each
+configuration of `tests/plans/published.json` and `reported.json` it keeps θ, the attention factor
+and every eighth frequency (float64 here) at the longest text, by kind of layer, and how many there
+are.
 """
 
 import contextlib
 import json
 import types
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE
+
 CONFIGS = HERE.parent / "plans"
 OUT = HERE / "rope_versions.json"
 STEP = 8  # of the frequencies

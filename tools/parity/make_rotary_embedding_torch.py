@@ -1,21 +1,16 @@
 """Write `rotary_embedding_torch.npz`: rotary, xPos and axial rotations of rotary-embedding-torch.
 
-Run by hand, in an environment of its own with NumPy, torch and rotary-embedding-torch (the file
-says which versions it came from); the tests need none of them:
-
-    python tools/parity/make_rotary_embedding_torch.py
+It needs torch and rotary-embedding-torch; the tests need neither.
 
 Layout of queries and keys: [batch, heads, positions, dim]; pairs are neighbours (interleaved).
 A fresh module for every case: its caches know neither positions nor offsets apart.
 """
 
 import json
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, write_arrays
 
 DIM = 16
 ROTATIONS = {
@@ -31,12 +26,6 @@ ROTATIONS = {
 XPOS = {
     "xpos": {"dim": DIM, "use_xpos": True},  # scale base 512
     "xpos_small_base": {"dim": DIM, "use_xpos": True, "xpos_scale_base": 8},
-    "xpos_interpolated": {
-        "dim": DIM,
-        "use_xpos": True,
-        "xpos_scale_base": 8,
-        "interpolate_factor": 2.0,
-    },
 }
 AXIAL = {
     "lang": {"settings": {"dim": 6, "freqs_for": "lang"}, "dims": [4, 3], "offsets": None},
@@ -56,14 +45,11 @@ AXIAL = {
 
 
 def main() -> None:
-    # Here, so that the tests can collect this file without them.
     import torch
     from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
-    name = "rotary-embedding-torch"
-    out = {"versions": f"{name} {version(name)}, torch {torch.__version__}"}
-    out |= {"rotations": json.dumps(ROTATIONS), "xpos": json.dumps(XPOS)}
-    out |= {"axial": json.dumps(AXIAL)}
+    tables = {"rotations": ROTATIONS, "xpos": XPOS, "axial": AXIAL}
+    out: dict = {name: json.dumps(table) for name, table in tables.items()}
     rng = np.random.default_rng(0)
     out["q"] = rng.standard_normal((2, 2, 9, DIM)).astype(np.float32)
     out["k"] = rng.standard_normal((2, 2, 9, DIM)).astype(np.float32)
@@ -71,7 +57,6 @@ def main() -> None:
 
     for name, case in ROTATIONS.items():
         module = RotaryEmbedding(**case["settings"])
-        out[f"{name}_freqs"] = module.freqs.detach().numpy()
         rotated = module.rotate_queries_or_keys(q, offset=case["offset"])
         out[f"{name}_q"] = rotated.detach().numpy()
 
@@ -80,7 +65,6 @@ def main() -> None:
         rotated_q, rotated_k = module.rotate_queries_and_keys(q, k)
         out[f"{name}_q"] = rotated_q.detach().numpy()
         out[f"{name}_k"] = rotated_k.detach().numpy()
-        out[f"{name}_scale"] = module.get_scale(module.get_seq_pos(9)).numpy()  # [9, dim]
 
     for name, case in AXIAL.items():
         # Without its cache, which gives one axis the phases of the other, offset and all.
@@ -89,11 +73,11 @@ def main() -> None:
         freqs = module.get_axial_freqs(*case["dims"], offsets=tuple(offsets) if offsets else None)
         x = rng.standard_normal((2, *case["dims"], DIM + 4)).astype(np.float32)
         out[f"axial_{name}_freqs"] = module.freqs.detach().numpy()
-        out[f"axial_{name}_phases"] = freqs.detach().numpy()  # [*dims, axes · dim]
         out[f"axial_{name}_x"] = x  # [batch, *dims, DIM + 4]
         out[f"axial_{name}_rotated"] = apply_rotary_emb(freqs, torch.from_numpy(x)).detach().numpy()
 
-    np.savez_compressed(HERE / "rotary_embedding_torch.npz", **out)
+    path = HERE / "rotary_embedding_torch.npz"
+    write_arrays(path, out, "torch", "rotary-embedding-torch")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,12 @@
 """Write `x_transformers.npz`: ALiBi, T5, CoPE and PoPE of x-transformers.
 
-Run by hand, in an environment of its own with NumPy, torch and x-transformers (the file says which
-versions it came from); the tests need none of them:
-
-    python tools/parity/make_x_transformers.py
-
-Layout of queries and keys: [batch, heads, positions, dim].
+It needs torch and x-transformers; the tests need neither. Layout of queries and keys: [batch,
+heads, positions, dim].
 """
-
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, write_arrays
 
 DIM = 16
 
@@ -81,13 +74,10 @@ def cope(out: dict) -> None:
 
 
 def main() -> None:
-    # Here and above, so that the tests can collect this file without them.
-    import torch
-
-    out = {"versions": f"x-transformers {version('x-transformers')}, torch {torch.__version__}"}
+    out: dict = {}
     for part in (polar, biases, cope):
         part(out)
-    np.savez_compressed(HERE / "x_transformers.npz", **out)
+    write_arrays(HERE / "x_transformers.npz", out, "torch", "x-transformers")
 
 
 if __name__ == "__main__":

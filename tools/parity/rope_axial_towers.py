@@ -4,7 +4,8 @@ import importlib
 import inspect
 
 import torch
-from rope_axial_matrices import LONG, fields_of, kept, pairs
+
+from tools.parity.rope_axial_matrices import LONG, fields_of, kept, pairs
 
 STEP = 2.0**-4  # of coordinates from -1 to 1
 

@@ -156,8 +156,8 @@ def sequence_axis(shape, lengths):
 class Watch:
     """What each layer of a model calls in a forward pass."""
 
-    def __init__(self, model, length=None):
-        self.model, self.length = model, length
+    def __init__(self, model):
+        self.model = model
         self.calls: list[Call] = []
         self.keys: dict = {}
         self.depth = 0
@@ -290,7 +290,7 @@ class Watch:
         rest = [x for n, x in enumerate(args) if n not in vectors]
         rest += [x for k, x in kwargs.items() if k not in vectors]
         angles = [x for x in flat(rest) if isinstance(x, torch.Tensor)]
-        lengths = [self.length] if self.length else []
+        lengths = [TEXT]
         lengths += [n for x in angles for n in reversed(x.shape[:-1]) if n > 2]
         sequence = sequence_axis(tensors[0].shape, lengths)
         if tensors[0].shape[sequence] < 3:
@@ -350,7 +350,7 @@ class Watch:
                 self.attended(layer, args[0].shape[-1])
         elif "_softmax" in name and args[0].dim() >= 3 and args[0].shape[-2] > 1:
             keys = args[0].shape[-1]  # less than the text: a router or a mixture of streams
-            if keys >= (self.length or 0):
+            if keys >= TEXT:
                 self.attended(layer, layer.get("width"))
 
     def product(self, layer, tensors):

@@ -1,7 +1,7 @@
 """Positions other than rotations, from the parameters, buffers and modules of a built class.
 
-Evidence is a tensor with positions (its shape is recorded), or a module that computes them: a table
-that is added to embeddings, a bias or relative vectors in attention, a convolution over positions.
+Evidence is a tensor with positions, or a module that computes them: a table that is added to
+embeddings, a bias or relative vectors in attention, a convolution over positions.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedConfig
 
 from .variations import CLASSES, merged, needed
 
@@ -44,41 +43,25 @@ SIZES = {  # fields without which a class cannot be built
 
 
 def evidence(model):
-    """By kind, what gives the model positions: {"table": ["embed.weight [512, 768]"], ...}."""
-    found = {}
+    """Kinds of what gives the model positions: "table", "bias", "convolution"."""
+    found = []
     for path, module in model.named_modules():
-        kind = type(module).__name__
-        owner = path.rsplit(".", 1)[-1]
+        kind, owner = type(module).__name__, path.rsplit(".", 1)[-1]
         computed = next((p for p, name in COMPUTED.items() if re.search(name, kind)), None)
         if computed and not SKIPPED.search(kind):
-            add(found, computed, path, kind)
+            found.append(computed)
         tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
         tensors += [(k, v) for k, v in vars(module).items() if isinstance(v, torch.Tensor)]
-        for name, tensor in tensors:
+        for name, tensor in tensors if computed != "bias" else ():
             words = f"{owner} {name}"
             if SKIPPED.search(f"{kind} {words}") or tensor.dim() < 1:
                 continue
-            for part, pattern in TENSORS.items() if computed != "bias" else ():
-                if re.search(pattern, words) and (part == "bias" or tensor.dim() > 1):
-                    add(found, part, f"{path}.{name}", list(tensor.shape))
-                    break
+            parts = (p for p, pattern in TENSORS.items() if re.search(pattern, words))
+            found += [p for p in parts if p == "bias" or tensor.dim() > 1][:1]
     own = type(model).__module__.startswith("transformers.models")
     if own and ALIBI.search(inspect.getsource(type(model))):
-        add(found, "bias", type(model).__name__, "alibi")
-    return found
-
-
-def add(found, part, path, what):
-    text = f"{re.sub(r'[0-9]+', '*', path).strip('.')} {what}"
-    entries = found.setdefault(part, [])
-    if text not in entries and len(entries) < 4:
-        entries.append(text)
-
-
-def passed_positions(model):
-    """Arguments with positions that another model computes."""
-    names = inspect.signature(model.forward).parameters
-    return [n for n in names if re.search(PASSED, n)]
+        found.append("bias")
+    return [*dict.fromkeys(found)]
 
 
 def modules_with(cls):
@@ -139,42 +122,38 @@ def built(classes, cls, fields):
     return models
 
 
-def kinds(cls, model_classes_of, **fields):
-    """Evidence of a type with these fields, and the classes it comes from; None if none builds."""
-    found, names, passed = {}, [], []
+def kind_of(cls, model_classes_of, **fields):
+    """`{"kind": …}` of a type with these fields; nothing if no class builds or one rotates.
+
+    None where positions are an argument of the model.
+    """
     fields = merged({**needed(cls), **SIZES.get(cls.model_type, {})}, fields)
     classes = model_classes_of(cls)
     plain = [m for m in classes if "For" not in m.__name__]
     models = built([*plain, *[m for m in classes if m not in plain][:3]], cls, fields)
     models = models or inside_parent(cls, model_classes_of)
     models = models or built(modules_with(cls), cls, fields)
-    for model in models:
-        names.append(type(model).__name__)
-        passed += passed_positions(model)
-        for part, entries in evidence(model).items():
-            known = found.setdefault(part, [])
-            known += [e for e in entries if e not in known]
     if not models or any("Rotary" in type(m).__name__ for one in models for m in one.modules()):
-        return None
-    rest = "linear" if all(map(PURE.search, names)) else None if passed else "none"
-    row = {"kind": "+".join(sorted(found)) or rest, "classes": names[:3]}
-    row["evidence"] = {part: entries[:3] for part, entries in found.items()}
-    return row | ({"passed": sorted({*passed})} if passed and not found else {})
+        return {}
+    if found := {part for model in models for part in evidence(model)}:
+        return {"kind": "+".join(sorted(found))}
+    if all(PURE.search(type(model).__name__) for model in models):
+        return {"kind": "linear"}
+    arguments = {name for model in models for name in inspect.signature(model.forward).parameters}
+    return {"kind": None if any(re.search(PASSED, name) for name in arguments) else "none"}
 
 
 def measured(cls, model_classes_of):
     """Kind with the defaults of the class, and with each switch of positions changed."""
-    row = kinds(cls, model_classes_of)
-    if row is None:
+    row = kind_of(cls, model_classes_of)
+    if not row:
         return {"kind": None}
     config = cls(**{**needed(cls), **SIZES.get(cls.model_type, {})})
     switches = {}
     for name in sorted(cls.__dataclass_fields__):
         value = config.__dict__.get(name)
-        if isinstance(value, PreTrainedConfig) or not SWITCHES.search(name):
-            continue
-        if isinstance(value, bool):
-            other = kinds(cls, model_classes_of, **{name: not value})
-            if other and other["kind"] != row["kind"]:
+        if isinstance(value, bool) and SWITCHES.search(name):
+            other = kind_of(cls, model_classes_of, **{name: not value})
+            if other and other != row:
                 switches[name] = {"default": value, "otherwise": other["kind"]}
     return {**row, **({"switches": switches} if switches else {})}

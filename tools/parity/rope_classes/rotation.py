@@ -1,4 +1,4 @@
-"""What the matrices of a rotating function say: pairs, angles, axes."""
+"""What the matrices of a rotating function say: pairs and angles."""
 
 import math
 
@@ -9,7 +9,6 @@ def rotation_of(call):
     """Pairs, angles at each position, and the factor of a kind of call; None where it is none."""
     matrices = call.matrices
     here = (matrices.abs() > 0).any(0)  # over positions
-    width = matrices.shape[-1]
     columns = here.T.float()
     shared = (columns @ columns.T) > 0
     pairs, done = [], set()
@@ -36,55 +35,12 @@ def rotation_of(call):
     if not pairs:
         return None
     factors = torch.stack([p[3] for p in pairs])
-    angles = torch.stack([p[2] for p in pairs])
-    still = [i for i in range(width) if i not in done]
-    identity = all(
-        here[:, i].sum() == 1
-        and torch.allclose(matrices[:, :, i].abs().sum(-1), torch.ones(()).double(), atol=1e-6)
-        for i in still
-    )
     return {
         "pairs": [(p[0], p[1]) for p in pairs],
         "outs": torch.nonzero(here.sum(1) > 1).flatten().tolist(),
-        "angles": angles,
+        "angles": torch.stack([p[2] for p in pairs]),
         "factor": factors.mean().item() if (factors - factors.mean()).abs().max() < 1e-5 else None,
-        "width": width,
-        "identity": identity,
     }
-
-
-def axes_of(angles):
-    """Pairs of each axis of positions with their angles at its least step, or None.
-
-    Pairs that turn slowly show the positions of an axis; the others are compared modulo a turn.
-    """
-    axes = []
-    for n in angles.abs().amax(1).argsort():
-        row = angles[n]
-        bound = 2e-3 * min(1.0, float(row.abs().max()))
-        for axis in axes:
-            step = row[axis["at"]]
-            turns = [step + 2 * math.pi * k for k in (0, 1, -1)]
-            near = [f for f in turns if wrapped(f * axis["positions"] - row).abs().max() < bound]
-            if near:
-                axis["pairs"].append(int(n))
-                axis["frequencies"].append(abs(float(near[0])))
-                break
-        else:
-            size = row.abs()
-            if size.max() == 0 or size.max() > 3:
-                return None
-            at = int(torch.where(size > 1e-9, size, math.inf).argmin())
-            positions = row / row[at]
-            axes.append(
-                {
-                    "at": at,
-                    "positions": positions,
-                    "pairs": [int(n)],
-                    "frequencies": [float(size[at])],
-                }
-            )
-    return axes
 
 
 def steps_of(angles):

@@ -1,18 +1,16 @@
-"""Write `minima.json`: the least stress that random starts of two other packages find.
+"""Write `minima.json` and `sklearn_skbio.npz`: MDS by SciPy, scikit-learn and scikit-bio.
 
-Run by hand, in an environment of its own with NumPy, SciPy and scikit-learn (the file says which
-versions it came from); the tests need neither:
-
-    python tools/parity/make_minima.py
+The first has the least stress that random starts of SciPy and scikit-learn find, the second what
+scikit-learn and scikit-bio make of two distance matrices. The tests need none of these packages.
 """
 
 import itertools
 import json
-from pathlib import Path
+import warnings
 
 import numpy as np
 
-HERE = Path(__file__).parents[2] / "tests" / "parity"
+from tools.parity.goldens import HERE, versions, write_arrays
 
 STARTS = 300
 
@@ -78,13 +76,43 @@ def least_stress(D: np.ndarray, dim: int) -> list[float]:
     return [float(min(fit.fun for fit in fits)), float(raw / size)]
 
 
-def main() -> None:
-    import scipy
-    import sklearn
+DIM = 3
 
-    out = {"versions": f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"}
-    out |= {name: least_stress(*problem) for name, problem in problems().items()}
-    HERE / "minima.json".write_text(json.dumps(out, indent=1) + "\n")
+
+def distance_matrices() -> dict[str, np.ndarray]:
+    """Hellinger (Euclidean) and Fisher-Rao (not Euclidean) distances of some distributions."""
+    mu = np.concatenate([np.eye(5), np.random.default_rng(0).dirichlet(np.ones(5), size=8)])
+    overlap = np.clip(np.sqrt(mu) @ np.sqrt(mu).T, 0.0, 1.0)
+    np.fill_diagonal(overlap, 1.0)
+    return {"hellinger": np.sqrt(2.0 - 2.0 * overlap), "fisher_rao": 2.0 * np.arccos(overlap)}
+
+
+def ordinations() -> dict[str, np.ndarray]:
+    """SMACOF from a start, classical MDS and PCoA of each matrix."""
+    import skbio
+    from skbio.stats.ordination import pcoa
+    from sklearn.manifold import ClassicalMDS, smacof
+
+    warnings.simplefilter("ignore")  # pcoa warns of negative eigenvalues, as it should
+    out = {}
+    for name, D in distance_matrices().items():
+        start = np.random.default_rng(1).standard_normal((len(D), DIM))
+        embedding, _ = smacof(D, n_components=DIM, init=start, n_init=1, max_iter=3000, eps=1e-12)
+        classical = ClassicalMDS(DIM, metric="precomputed").fit(D)
+        ordination = pcoa(skbio.DistanceMatrix(D), dimensions=DIM)
+        out |= {f"{name}_distances": D, f"{name}_start": start, f"{name}_smacof": embedding}
+        out[f"{name}_sklearn_classical"] = classical.embedding_
+        out[f"{name}_sklearn_eigenvalues"] = classical.eigenvalues_
+        out[f"{name}_skbio_pcoa"] = np.asarray(ordination.samples)
+        out[f"{name}_skbio_eigenvalues"] = np.asarray(ordination.eigvals)
+    return out
+
+
+def main() -> None:
+    minima = {name: least_stress(*problem) for name, problem in problems().items()}
+    known = {"versions": versions("scipy", "scikit-learn")}
+    (HERE / "minima.json").write_text(json.dumps(known | minima, indent=1) + "\n")
+    write_arrays(HERE / "sklearn_skbio.npz", ordinations(), "scikit-learn", "scikit-bio")
 
 
 if __name__ == "__main__":
