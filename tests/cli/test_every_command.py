@@ -213,10 +213,7 @@ def check_run(out, printed, there):
     options = InspectOptions(model=str(out), stages=("encoding", "loss"), examples=8)
     found = inspect_model(options)
     assert set(found.absent) == STAGES.keys() - {"encoding"}
-    assert found.facts.source == "films.tsv, held out"
-    held_out = read_subject(SubjectOptions(model=str(out)), new_head=False, held_out=True)
-    every = read_subject(SubjectOptions(model=str(out)))
-    assert [len(x.documents.labels) for x in (held_out, every)] == [12, 108]
+    assert (found.facts.source, found.facts.documents) == ("films.tsv, held out", 12)
     # What it brings is not passed over in silence.
     for name, value in (("length", 64), ("task", "mlm"), ("source", "sst2")):
         with pytest.raises(InputError, match=name):

@@ -106,12 +106,10 @@ def test_nulls_are_those_of_documents_rotated_by_hand(ids_and_mask):
     assert not np.array_equal(*nulls)
 
 
-@pytest.mark.parametrize(("most", "options"), [(16, {}), (4096, {"workers": 2})])
-def test_batches_and_processes_change_nothing(
-    shards, counted, tmp_path, monkeypatch, most, options
-):
-    monkeypatch.setattr(cells, "_MOST_DOCUMENTS", most)
-    count(tmp_path, *shards, **options)
+def test_batches_change_nothing(shards, counted, tmp_path, monkeypatch):
+    """Nor do processes: see `tests/hardening/test_kills.py`."""
+    monkeypatch.setattr(cells, "_MOST_DOCUMENTS", 16)
+    count(tmp_path, *shards)
     assert same_file(tmp_path, counted)
 
 
