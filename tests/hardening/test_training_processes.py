@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compilation import device_environment
+from tests.training.sharded import assert_same_losses, resumed, trained
 
 ROOT = Path(__file__).parents[2]
 # In place of a cluster manager, which `--distributed` asks for the other processes.
@@ -49,19 +50,13 @@ def ended(*processes):
 
 
 def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
-    """One process knows the losses of one device, compares both with them, and goes on."""
+    """Losses are those of one device, which goes on."""
     words = ("-m", "tests.training.sharded", tmp_path, free_address(), 2)
     codes, errors = ended(*(started(*words, process) for process in range(2)))
     assert codes == [0, 0], errors
-    alone = (
-        "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
-        "from tests.training.sharded import assert_same_losses, resumed, trained\n"
-        f"folder, one = Path({str(tmp_path)!r}), trained(steps=6)[1]\n"
-        "assert_same_losses(folder, 2, one)\n"
-        "resumed(folder / 'processes', None, one)"
-    )
-    codes, errors = ended(started("-c", alone))
-    assert codes == [0], errors
+    losses = trained(steps=6)[1]
+    assert_same_losses(tmp_path, 2, losses)
+    resumed(tmp_path / "processes", None, losses)
 
 
 def two(out, *words, devices=2):
