@@ -1,6 +1,7 @@
 """Damages of one file: its bytes, its place in the folder, or a value that it holds.
 
-A damage is a function of a path and a random generator; `InapplicableError` where it has no meaning.
+A damage is a function of a path and a random generator. It raises `InapplicableError` where it has
+no meaning.
 """
 
 import copy

@@ -81,12 +81,11 @@ def with_mark(mark: str) -> list[int]:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are found in /proc")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_processes_end_with_the_command_and_their_shards_stay(tmp_path, number):
-    for shard in range(9):
-        text = "\n".join(f"to be {shard} or not {row}" for row in range(2000))
+def test_processes_end_with_the_command_and_their_shards_stay(tmp_path):
+    for shard in range(6):
+        text = "\n".join(f"to be {shard} or not {row}" for row in range(1000))
         (tmp_path / f"{shard}.txt").write_text(text)
-    settings = {"tokenizer": "bytes", "length": 64, "folds": 4, "nulls": 20}
+    settings = {"tokenizer": "bytes", "length": 64, "folds": 4, "nulls": 8}
     options = [x for name, value in settings.items() for x in (f"--{name}", str(value))]
     out, mark = tmp_path / "out", uuid.uuid4().hex
     words = ["count", str(tmp_path / "?.txt"), *options, "--workers", "2", "--out", str(out)]
@@ -99,7 +98,7 @@ def test_processes_end_with_the_command_and_their_shards_stay(tmp_path, number):
     until = time.monotonic() + 120
     while not any(out.glob("shards/[!.]*")) and time.monotonic() < until:
         time.sleep(0.01)
-    process.send_signal(number)  # to the command alone
+    process.kill()  # the command alone
     process.wait()
     until = time.monotonic() + 30
     while with_mark(mark) and time.monotonic() < until:
