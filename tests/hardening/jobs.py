@@ -42,11 +42,13 @@ class Job(NamedTuple):
     - `first`, `words`: the command, given its folder: what is there before, and the job itself.
     - `names`: files that hold its result, equal to the byte where nothing happened. Where the
       first one is there, the others are.
+    - `goes_on`: whether it goes on where it was killed, and does not begin again.
     """
 
     first: Callable[[Path], Words]
     words: Callable[[Path], Words]
     names: tuple[str, ...]
+    goes_on: bool = True
 
 
 class Ended(NamedTuple):
@@ -80,7 +82,9 @@ def _train(steps: int) -> Callable[[Path], Words]:
 
 JOBS = {
     "count": Job(_count("a.txt"), _count("a.txt", "b.txt", "c.txt"), ("counts.npz",)),
-    "rope": Job(_rope(2.0), _rope(4.0), ("rope.html", "rope.json", "rope.md", "findings.csv")),
+    "rope": Job(
+        _rope(2.0), _rope(4.0), ("rope.html", "rope.json", "rope.md", "findings.csv"), False
+    ),
     "train": Job(_train(4), _train(8), ("log.jsonl", "config.json", "vocabulary.json")),
 }
 
@@ -247,15 +251,16 @@ def compared(job: Job, out: Path, whole: Path) -> list[str]:
 def killed(job: Job, folder: Path, whole: Path, events: int, seed: int) -> list[str]:
     """Kills and interrupts at ten moments, after each of which the job goes on to the same end.
 
-    Each is at a random moment of the events of a whole job, or of their first third; a run that
-    ends before it is compared, and the next one begins in another folder.
+    Each is at a random moment of the events of a whole job, or of a third of them where it goes
+    on. A run that ends before it is compared, and the next one begins in another folder.
     """
     rng, faults = np.random.default_rng(seed), []
     numbers = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
     out, words, hits, runs = folder / "killed-0", None, 0, 0
     while hits < KILLS and runs < 3 * KILLS and not faults:
         runs += 1
-        number, moment = numbers[hits % 4], int(rng.integers(1, events // (1 + 2 * (hits % 2)) + 1))
+        number = numbers[hits % 4]
+        moment = int(rng.integers(1, events // (3 if job.goes_on else 1) + 1))
         before = broken_files(out)
         end = run(words or job.words(out), out, moment=moment, number=number)
         words = None
