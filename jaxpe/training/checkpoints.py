@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.files import check_regular
 from jaxpe.training.processes import gather_values
 
 
@@ -64,7 +64,7 @@ class Checkpoints:
         policy = training.preservation_policies.LatestN(keep) if isinstance(keep, int) else keep
         self.directory = Path(directory).resolve()
         self.config = json.loads(json.dumps(dict(config or {})))  # as Orbax reads it back
-        _check_regular(self.directory)
+        check_regular(self.directory)  # Orbax would read a device without an end
         with _orbax_errors(f"{self.directory}: the checkpoints"):
             self._orbax = training.Checkpointer(
                 self.directory,
@@ -173,14 +173,6 @@ def _orbax_errors(what: str) -> Iterator[None]:
             f"{what} cannot be read ({reason:.200}); delete the damaged folder to resume from the "
             "checkpoint before it, or pass another directory"
         ) from error
-
-
-def _check_regular(directory: Path) -> None:
-    """Raise for pipes and devices, which Orbax would read without an end."""
-    for folder, _, names in os.walk(directory):
-        for path in (os.path.join(folder, name) for name in names):
-            if os.path.lexists(path) and not os.path.isfile(path):  # not deleted meanwhile
-                raise InputError(f"{path} is not a regular file: delete the checkpoint it is in")
 
 
 def _leaves(state: Any) -> dict[str, str]:

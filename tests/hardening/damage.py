@@ -201,7 +201,7 @@ def _change_array(
         try:
             with np.errstate(all="ignore"):
                 arrays[name] = change(array)
-        except ValueError:  # no such dtype of these values
+        except (TypeError, ValueError):  # no such dtype of these values
             raise InapplicableError from None
     elif path.suffix == ".npy":
         raise InapplicableError

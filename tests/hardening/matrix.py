@@ -9,6 +9,7 @@ import contextlib
 import fnmatch
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ class Cell(NamedTuple):
 
     surface: str
     damage: str
-    seed: tuple[int, int]
+    seed: tuple[int, ...]
 
 
 class PromiseError(AssertionError):
@@ -36,7 +37,8 @@ def attempts(seed: int, number: int, surfaces: Sequence[str] = tuple(SURFACES)) 
     """So many cells, each surface with each damage in turn."""
     pairs = [(surface, damage) for damage in DAMAGES for surface in surfaces]
     for index in range(number):
-        yield Cell(*pairs[index % len(pairs)], (seed, index))
+        surface, damage = pairs[index % len(pairs)]
+        yield Cell(surface, damage, (seed, index, zlib.crc32(surface.encode())))
 
 
 def attempt(cell: Cell, whole: Path, work: Path, expected: Any) -> str:

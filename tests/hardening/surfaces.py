@@ -12,6 +12,7 @@ import json
 import lzma
 import math
 import struct
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from jaxpe.analysis.inspect import InspectResult
 from jaxpe.analysis.training_run import read_run
 from jaxpe.data import load_corpus, load_labelled, load_tokens, open_tokenizer
 from jaxpe.encodings.families.vector_files import vectors_file
-from jaxpe.nn import Bert, load_causal_lm, load_masked_lm
+from jaxpe.nn import Bert, load_causal_lm
 from jaxpe.training import Checkpoints, load_config
 from jaxpe.training.config import as_json
 from jaxpe.training.log import Log
@@ -136,9 +137,11 @@ def _documents(folder: Path, file: Path) -> list[str]:
 
 
 def columns(kind: str, folder: Path) -> None:
-    table = pa.table({"label": LABELS, "text": TEXTS, "tags": [["a"], [], None, ["b"], ["c"]]})
+    texts = [f"{text} {number}" for number, text in enumerate(TEXTS * 20)]
+    tags = [["a"], [], None, ["b"], ["c"]] * 20
+    table = pa.table({"label": LABELS * 20, "text": texts, "tags": tags})
     if kind == "parquet":
-        options = {"compression": "zstd", "write_page_checksum": True}
+        options = {"compression": "none", "write_page_checksum": True, "use_dictionary": False}
         return pyarrow.parquet.write_table(table, folder / "a.parquet", **options)
     with pa.ipc.new_stream(folder / "a.arrow", table.schema) as writer:
         writer.write_table(table, 3)
@@ -152,8 +155,10 @@ def right_ids(folder: Path, file: Path, found: Any, whole: Any) -> None:
     if file.suffix == ".npy":
         ids = np.load(file)
     else:  # without the number of a header all of it is ids
-        start = 1024 * (file.read_bytes()[:4] == struct.pack("<i", LLM_C))
-        ids = np.frombuffer(file.read_bytes()[start:], "<u2")
+        content = file.read_bytes()
+        number, _, stated = struct.unpack("<3i", content[:12])
+        ids = np.frombuffer(content[1024 * (number == LLM_C) :], "<u2")
+        assert number != LLM_C or len(ids) == stated
     np.testing.assert_array_equal(found.ids[found.mask], ids.reshape(-1))
 
 
@@ -163,8 +168,8 @@ LLM_C = 20240520
 def llm_c(folder: Path) -> None:
     """Ids with a header that holds their number."""
     header = np.zeros(256, "<i4")
-    header[:3] = LLM_C, 1, 40
-    content = header.tobytes() + np.arange(40, dtype="<u2").tobytes()
+    header[:3] = LLM_C, 1, 4000
+    content = header.tobytes() + np.arange(4000, dtype="<u2").tobytes()
     (folder / "a.bin").write_bytes(content)
 
 
@@ -223,16 +228,22 @@ def example(name: str, folder: Path) -> None:
         (folder / f"{name}.{ending}").write_bytes((EXAMPLE / f"{name}.{ending}").read_bytes())
 
 
+def whole_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of an .npz whose checksums are right."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None, "its checksums are wrong"
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 def right_result(folder: Path, file: Path, found: Any, whole: Any) -> None:
     """What stands in the file: JSON has no checksum."""
     path = file.with_suffix(".json")
     files = result_files(found, path.stem)
     _assert_within(json.loads(path.read_bytes()), json.loads(files[path.name]))
     arrays = np.load(io.BytesIO(files[f"{path.stem}.npz"]))
-    stored = np.load(path.with_suffix(".npz"))
-    assert not stored.files or sorted(stored.files) == sorted(arrays.files)
-    for name in stored.files:
-        np.testing.assert_array_equal(arrays[name], stored[name])
+    for name, stored in whole_arrays(path.with_suffix(".npz")).items():
+        np.testing.assert_array_equal(arrays[name], stored)
 
 
 def _assert_within(said: Any, found: Any) -> None:
@@ -259,6 +270,10 @@ def make_run(folder: Path) -> None:
     with Log(folder / "log.jsonl") as log:
         for record in RECORDS:
             log.write(record)
+
+
+def run_of(folder: Path, file: Path) -> Any:
+    return read_run(folder), load_config(folder)
 
 
 def right_run(folder: Path, file: Path, found: Any, whole: Any) -> None:
@@ -349,8 +364,7 @@ def arrays_of(folder: Path, file: Path) -> Any:
 
 
 def right_arrays(folder: Path, file: Path, found: Any, whole: Any) -> None:
-    with np.load(file) as arrays:
-        np.testing.assert_equal(found, dict(arrays))
+    np.testing.assert_equal(found, whole_arrays(file))
 
 
 def vectors(folder: Path, file: Path) -> np.ndarray:
@@ -359,8 +373,7 @@ def vectors(folder: Path, file: Path) -> np.ndarray:
 
 
 def right_vectors(folder: Path, file: Path, found: Any, whole: Any) -> None:
-    with np.load(file) as arrays:
-        np.testing.assert_array_equal(found, arrays["vectors"].astype(found.dtype))
+    np.testing.assert_array_equal(found, whole_arrays(file)["vectors"].astype(found.dtype))
 
 
 VECTORS = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
@@ -410,12 +423,10 @@ SURFACES: dict[str, Surface] = {
         lambda folder, file: load_result(InspectResult, folder / "inspect.json"),
         right_result,
     ),
-    "run": Surface(
-        make_run, lambda folder, file: (read_run(folder), load_config(folder)), right_run
-    ),
+    "run": Surface(make_run, run_of, right_run, ("*.json",)),
+    "log": Surface(make_run, run_of, right_run, ("log.jsonl",)),
     "checkpoints": Surface(make_checkpoints, restored, as_before, ("run/7/**/*",)),
     "bert": Surface(partial(model, "tiny_bert"), partial(weights, Bert.load), right_weights),
-    "mpnet": Surface(partial(model, "tiny_mpnet"), partial(weights, load_masked_lm), right_weights),
     "llama": Surface(partial(model, "tiny_llama"), partial(weights, load_causal_lm), right_weights),
     "gguf": Surface(make_gguf, partial(weights, load_causal_lm), right_weights),
     "rope": Surface(configurations, explained, nothing_more),

@@ -1,5 +1,6 @@
 """Every file that jaxpe reads, with every damage: refused by name, or read right; nothing lost."""
 
+import gc
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.hardening.surfaces import SURFACES
 TURNS = 2  # attempts of each cell
 
 
+# Orbax leaves coroutines of a load that failed, which are collected here and not in another test.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", SURFACES)
 def test_damage_is_one_line_that_names_the_file_or_changes_nothing(name):
     surface, answers, faults = SURFACES[name], Counter(), []
@@ -28,5 +31,7 @@ def test_damage_is_one_line_that_names_the_file_or_changes_nothing(name):
                 answers[attempt(cell, whole, place / f"{number}", expected)] += 1
             except PromiseError as error:
                 faults.append(str(error))
+    if name == "checkpoints":
+        gc.collect()
     assert faults == []
     assert answers["refused"] >= 5
