@@ -77,7 +77,8 @@ unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  --ignore=tests/hardening --ignore=tests/experiments $(TESTS)
 
-# Kills, signals, fuzzed arguments and damaged files. Some wait, so there is one worker more.
+# Kills, signals, words and damaged files. Some wait, so there is one worker more. Before a release
+# `python -m tools.hardening` draws more of them.
 test-hardening: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal tests/hardening
 

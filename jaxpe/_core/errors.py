@@ -75,12 +75,13 @@ _SHOWN = 300  # characters of a reason
 
 
 def reason(error: BaseException) -> str:
-    """Message of a library's error, as one short line.
+    """Message of a library's error, as one short line; it may quote a file, so it is escaped.
 
-    >>> reason(ValueError("no such\\n  field")), reason(KeyError())
-    ('no such field', 'KeyError')
+    >>> reason(ValueError("no such\\n  field")), reason(ValueError("\\x1b")), reason(KeyError())
+    ('no such field', '\\\\x1b', 'KeyError')
     """
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    line = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    return "".join(x if x.isprintable() else ascii(x)[1:-1] for x in line)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:

@@ -184,6 +184,14 @@ def remove_files(directory: Path, names: Iterable[str]) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
+def check_regular(directory: str | os.PathLike[str]) -> None:
+    """Raise `InputError` for a pipe, a device or a broken link anywhere in a folder."""
+    for folder, _, names in os.walk(directory):
+        for path in (os.path.join(folder, name) for name in names):
+            if os.path.lexists(path) and not os.path.isfile(path):  # not deleted meanwhile
+                raise InputError(f"{path} is not a regular file; remove it")
+
+
 def content_hash(content: bytes = b"") -> hashlib.blake2b:
     """Hash of bytes, which can be updated: BLAKE2b, 32 hexadecimal digits.
 

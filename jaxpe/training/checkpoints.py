@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.files import check_regular
 from jaxpe.training.processes import gather_values
 
 
@@ -63,6 +64,7 @@ class Checkpoints:
         policy = training.preservation_policies.LatestN(keep) if isinstance(keep, int) else keep
         self.directory = Path(directory).resolve()
         self.config = json.loads(json.dumps(dict(config or {})))  # as Orbax reads it back
+        check_regular(self.directory)  # Orbax would read a device without an end
         with _orbax_errors(f"{self.directory}: the checkpoints"):
             self._orbax = training.Checkpointer(
                 self.directory,

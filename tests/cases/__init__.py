@@ -1,7 +1,7 @@
 """One table of public functions with example arguments.
 
-A row of CASES is a function of arrays: `tests/test_transforms.py` crosses it with every transform,
-`tests/hardening/fuzz.py` spoils its arguments. A row of CALLS is called twice, and compiles once.
+A row of CASES is a function of arrays: `tests/test_transforms.py` crosses it with every transform.
+A row of CALLS is called twice, and compiles once.
 """
 
 import importlib

@@ -221,6 +221,13 @@ def test_headers_of_other_trainers(tmp_path):
     refused(path, "header says 9", read)
 
 
+def test_a_header_that_is_cut_is_no_ids(tmp_path):
+    header = np.zeros(256, "<i4")
+    header[:3] = 20240520, 1, 0
+    (tmp_path / "a.bin").write_bytes(header.tobytes()[:600])
+    refused(tmp_path / "a.bin", "header", load_tokens, length=8)
+
+
 def test_the_column_of_ids_is_one_for_all_files(tmp_path):
     for name, columns in {"a": ["input_ids", "labels"], "b": ["labels"]}.items():
         pq.write_table(pa.table({x: [[1, 2], [3]] for x in columns}), tmp_path / f"{name}.parquet")

@@ -1,18 +1,15 @@
 """Spoilt configurations: right, or named, or not judged, but never a confident wrong answer.
 
 `tools/parity/make_rope_mutations.py` drops, misspells and moves each positional key of
-configurations, and stores what transformers computes of them. `python -m
-tests.hardening.rope_mutations` judges all of them and prints the counts; the tests take a part of
-each configuration.
+configurations, and stores what transformers computes of them. The tests judge some of them, and
+`experiments/beyond/rope_agreement.py` all.
 """
 
 import copy
 import gzip
 import json
 import re
-import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -139,29 +136,3 @@ def judged(name, sample=None):
     for change, index in cases[len(name) % step :: step]:
         found, truth = analysis(apply_change(fields, change)), STORED["digests"][index]
         yield verdict(found, truth, change, before), change, found, truth
-
-
-def main():
-    """Judge all mutations; print those that are wrong, and the counts."""
-    counts = {one: Counter() for one in ("whole", "drop", "rename", "move")}
-    for name in sys.argv[1:] or CONFIGURATIONS:
-        for said, change, found, truth in judged(name):
-            counts["whole" if change is None else change["op"]][said] += 1
-            if said == "wrong":
-                _print(name, change, found, truth)
-    total = sum(counts.values(), Counter())
-    for name, count in {**counts, "all": total}.items():
-        print(name, dict(count))
-
-
-def _print(name, change, found, truth):
-    print(name, "|", json.dumps(change))
-    if isinstance(found, str) or found.programs[0].problem:
-        print("   refused:", found if isinstance(found, str) else found.programs[0].problem)
-        print("   truth:", str(truth)[:150])
-    else:
-        print("  ", truth["error"] if "error" in truth else differences(found, truth)[:2])
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,7 @@ from jaxpe.training import Checkpoints
 from tests.analysis.inspect.folders import with_tokenizer
 from tests.data.test_sources import save_to_disk
 from tests.data.tfds_builder import TEXTS, tfds_folder
-from tests.hardening.hostile_models import gguf_file
+from tests.nn.stored import PARITY, converted, tensors, write_gguf
 from tests.training.test_folder import SAVED, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -128,10 +128,10 @@ def tokenizer(folder, module):
 
 
 def gguf(folder, module):
-    text = f"{{{{ cycler.__init__.__globals__.__builtins__.__import__('{module}') }}}}".encode()
-    entry = 8, len(text).to_bytes(8, "little") + text
+    text = f"{{{{ cycler.__init__.__globals__.__builtins__.__import__('{module}') }}}}"
     names = "tokenizer.chat_template", "general.architecture.module"
-    (folder / "a.gguf").write_bytes(gguf_file(dict.fromkeys(names, entry), {}))
+    weights = converted(tensors(PARITY / "tiny_llama"))
+    write_gguf(folder / "a.gguf", weights, **dict.fromkeys(names, text))
 
 
 def checkpoint(folder, module):

@@ -1,5 +1,6 @@
 """Training in two processes: the run of one, and none waits for the dead."""
 
+import dataclasses
 import json
 import signal
 import socket
@@ -8,8 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
+from jaxpe.training import load_config, load_run, read_log, train
 from tests.compilation import device_environment
 
 ROOT = Path(__file__).parents[2]
@@ -20,53 +24,34 @@ MAIN = (
     "from jaxpe.cli.main import main; main()"
 )
 TRAIN = (
-    "-c", MAIN, "train", "--length=4", "--model.dim=8",
-    "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
-    "--evaluate-every=100000", "--probe-at", "--tensor=2",
+    "--length=4", "--model.dim=8", "--model.layers=1", "--model.heads=2", "--batch-size=8",
+    "--steps=100000", "--evaluate-every=100000", "--probe-at", "--decay=constant", "--warmup=0",
+    "--fsdp=2",
 )  # fmt: skip
 
 
-def free_address():
+def two(out, *words):
+    """Two processes of one device each: of several, one may wait for the other until JAX aborts."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        return f"localhost:{free.getsockname()[1]}"
+        address = f"localhost:{free.getsockname()[1]}"
+    command = [sys.executable, "-c", MAIN, "train", *map(str, words), f"--out={out}"]
+    return [
+        subprocess.Popen(
+            [*command, str(process), address],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=device_environment(1),
+        )
+        for process in range(2)
+    ]
 
 
-def started(*words, devices=2):
-    return subprocess.Popen(
-        [sys.executable, *map(str, words)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=device_environment(devices),
-    )
-
-
-def ended(*processes):
+def ended(processes):
     ends = [process.communicate(timeout=300)[1] for process in processes]
     return [process.returncode for process in processes], ends
-
-
-def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
-    """One process knows the losses of one device, compares both with them, and goes on."""
-    words = ("-m", "tests.training.sharded", tmp_path, free_address(), 2)
-    codes, errors = ended(*(started(*words, process) for process in range(2)))
-    assert codes == [0, 0], errors
-    alone = (
-        "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
-        "from tests.training.sharded import assert_same_losses, resumed, trained\n"
-        f"folder, one = Path({str(tmp_path)!r}), trained(steps=6)[1]\n"
-        "assert_same_losses(folder, 2, one)\n"
-        "resumed(folder / 'processes', None, one)"
-    )
-    codes, errors = ended(started("-c", alone))
-    assert codes == [0], errors
-
-
-def two(out, *words, devices=2):
-    address = free_address()
-    return [started(*words, f"--out={out}", k, address, devices=devices) for k in range(2)]
 
 
 def wait_for_step(log, step, processes):
@@ -75,25 +60,30 @@ def wait_for_step(log, step, processes):
         if lines and json.loads(lines[-1])["step"] >= step:
             return
         time.sleep(0.1)
-    pytest.fail(str(ended(*processes)))
+    pytest.fail(str(ended(processes)))
 
 
-def test_a_signal_to_one_ends_both_after_one_step_and_a_death_ends_the_other(films, tmp_path):
+def test_two_make_the_steps_of_one_and_end_together(films, tmp_path):
+    """A signal to one ends both after one step, a death ends the other."""
     out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
     processes = two(out, *TRAIN, films)
     wait_for_step(log, 3, processes)
     processes[1].send_signal(signal.SIGTERM)
-    codes, errors = ended(*processes)
+    codes, errors = ended(processes)
     assert codes == [143, 143], errors
-    saved = max(int(path.name) for path in (out / "checkpoints").iterdir())
-    assert [json.loads(line)["step"] for line in log.read_text().splitlines()][-1] == saved
     assert all("To go on: jaxpe train" in error for error in errors)
+    history = read_log(log)
+    saved = max(int(path.name) for path in (out / "checkpoints").iterdir())
+    alone = dataclasses.replace(load_config(out), out=tmp_path / "alone", resume=False, fsdp=1)
+    with jax.enable_x64(False):
+        assert history[-1]["step"] == saved == load_run(out).step  # by one process
+        one = train(dataclasses.replace(alone, steps=3)).history
+    for mine, theirs in zip(one[1:], history[1:4], strict=True):
+        np.testing.assert_allclose(mine["loss"], theirs["loss"], rtol=1e-5)
 
-    # Of two devices of a process one may wait for the other, which waits for the dead process,
-    # until JAX aborts.
-    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=2", devices=1)
+    processes = two(out, "--resume")
     wait_for_step(log, saved + 3, processes)
     processes[1].kill()
-    codes, errors = ended(*processes)
+    codes, _ = ended(processes)
     assert codes[0] != 0
     assert codes[1] == -signal.SIGKILL

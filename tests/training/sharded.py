@@ -1,7 +1,6 @@
 """Training of one small model on meshes of eight devices, each equal to one device.
 
-A script for eight devices, of one process or several. Its arguments are a folder
-for checkpoints, and for several processes an address, their number, and the number of this one.
+A script for eight devices. Its argument is a folder for checkpoints.
 """
 
 import sys
@@ -100,25 +99,6 @@ def main(folder):
     np.testing.assert_allclose(half, one[:2], rtol=2e-2)
 
 
-def main_of_process(folder, address, processes, process):
-    jax.distributed.initialize(address, processes, process)
-    mesh = jax.make_mesh((2, 2), ("fsdp", "model"))
-    with training.Checkpoints(folder / "processes") as checkpoints:
-        state, losses = trained(mesh, steps=6, checkpoints=checkpoints, share=(process, processes))
-    assert len(state.params["decoder"]["tokens"]["embedding"].get_value().sharding.device_set) == 4
-    np.save(folder / f"losses-{process}.npy", losses)
-
-
-def assert_same_losses(folder, processes, one):
-    """Losses that every process has left are those of one device."""
-    for process in range(processes):
-        np.testing.assert_allclose(np.load(folder / f"losses-{process}.npy"), one, rtol=1e-12)
-
-
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    directory, *process = sys.argv[1:]
-    if process:
-        main_of_process(Path(directory), process[0], *map(int, process[1:]))
-    else:
-        main(Path(directory))
+    main(Path(sys.argv[1]))

@@ -87,6 +87,13 @@ def test_reading_takes_no_unfinished_checkpoint_away(run):
     assert sorted(path.name for path in run.iterdir()) == before
 
 
+def test_a_device_in_the_folder_is_refused(run):
+    """Orbax would read it without an end."""
+    (run / "7" / "state" / "more").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="more is not a regular file"):
+        Checkpoints(run)
+
+
 def test_another_structure_is_named_and_nothing_is_touched(saved):
     other = nnx.split(nnx.Linear(3, 4, rngs=nnx.Rngs(0)), nnx.Param)[1]
     state = flax_state(0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.files import check_regular
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import ReadLog, Record
@@ -105,6 +106,7 @@ def _splits(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _builder(path: str) -> Any:
+    check_regular(_folder(path))  # TFDS would wait for a pipe
     check_features(_folder(path))
     tfds = require("tensorflow_datasets", extra="data")
     with readable(path, Exception):

@@ -76,8 +76,10 @@ def _map_raw(path: str, stream: Stream, log: ReadLog) -> np.ndarray:
     is_chunk = os.path.basename(path).startswith("chunk-") and os.path.isfile(index)
     if header.startswith(_LITDATA) or is_chunk:
         raise InputError(f"{path} is a file of LitData; {_SAVE}")
-    number = int.from_bytes(header[:4], "little") if len(header) == _LLM_C_HEADER else 0
+    number = int.from_bytes(header[:4], "little")
     start = _LLM_C_HEADER if number in _LLM_C else 0
+    if size < start:
+        raise InputError(f"{path} ends within the header of llm.c; pass a complete file")
     dtype = _LLM_C.get(number) or _megatron_type(path) or _raw_type(path, stream, log)
     if (size - start) % np.dtype(dtype).itemsize:
         fault = f"has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}"
