@@ -27,28 +27,28 @@ LIMIT_S, MOST_BYTES = 60, 2**31
 
 def forked(call, *arguments: Any) -> tuple[str, Any]:
     """Result of a function in a fork, or why there is none: "fault", "crash", "slow" or "large"."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with os.fdopen(writing, "wb") as pipe:
+    with tempfile.TemporaryFile() as file:  # a pipe would be full before a large result
+        pid = os.fork()
+        if pid == 0:
             try:
-                pickle.dump(("", call(*arguments)), pipe)
-            except matrix.PromiseError as fault:
-                pickle.dump(("fault", str(fault)), pipe)
+                result = "", call(*arguments)
+            except matrix.PromiseError as error:
+                result = "fault", str(error)
             except BaseException:
-                pickle.dump(("crash", traceback.format_exc()[-600:]), pipe)
-        os._exit(0)
-    os.close(writing)
-    until, ended = time.monotonic() + LIMIT_S, 0
-    while not ended:
-        ended, _, usage = os.wait4(pid, os.WNOHANG)
-        if time.monotonic() > until:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-            return "slow", None
-        time.sleep(0.002)
-    with os.fdopen(reading, "rb") as pipe:
-        content = pipe.read()
+                result = "crash", traceback.format_exc()[-600:]
+            file.write(pickle.dumps(result))
+            file.flush()
+            os._exit(0)
+        until, ended = time.monotonic() + LIMIT_S, 0
+        while not ended:
+            ended, _, usage = os.wait4(pid, os.WNOHANG)
+            if not ended and time.monotonic() > until:
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+                return "slow", None
+            time.sleep(0.002)
+        file.seek(0)
+        content = file.read()
     if usage.ru_maxrss * 1024 > MOST_BYTES:
         return "large", f"{usage.ru_maxrss / 1e6:.1f} GB"
     return pickle.loads(content) if content else ("crash", "the process died")
