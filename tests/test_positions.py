@@ -14,13 +14,8 @@ from reference import positions
 ROWS = {row.slug: row for row in positions.rows()}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("positions")
-
-
-def test_every_row_is_judged_without_unread_keys(folder):
-    results = {slug: positions.judged(slug, folder / "configs") for slug in ROWS}
+def test_every_row_is_judged_without_unread_keys():
+    results = {slug: positions.judged(slug) for slug in ROWS}
     assert {slug for slug, one in results.items() if one.status != "judged"} == set()
     assert {slug: one.unread for slug, one in results.items() if one.unread} == {}
     refusing = {s for s, one in results.items() if one.programs and one.programs[0].problem}
@@ -30,10 +25,10 @@ def test_every_row_is_judged_without_unread_keys(folder):
 
 
 @pytest.mark.parametrize("slug", [s for s, row in ROWS.items() if row.long and row.long["length"]])
-def test_recipes_have_the_numbers_of_the_vendor(slug, folder):
+def test_recipes_have_the_numbers_of_the_vendor(slug):
     long = ROWS[slug].long
     found = re.search(r"factor (\d+) from ([\d,]+) positions", long["text"])
-    result = positions.judged(slug, folder / "configs", long["length"])
+    result = positions.judged(slug, long["length"])
     (patch,) = (json.loads(one.text) for one in result.recipes if one.program == "config.json")
     entry = patch.get("text_config", patch)["rope_parameters"]
     assert entry["factor"] == float(found[1])

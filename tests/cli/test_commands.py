@@ -228,7 +228,7 @@ def test_an_ascii_terminal(command, monkeypatch):
 
 @pytest.mark.parametrize(
     ("module", "words", "extra"),
-    [("tyro", ("rope", "x"), "report"), ("orbax.checkpoint", ("train",), "train")],
+    [("tyro", ("rope", "x"), "cli"), ("orbax.checkpoint", ("train",), "train")],
 )
 def test_a_missing_extra_is_named(command, monkeypatch, module, words, extra):
     real = importlib.import_module
