@@ -28,7 +28,7 @@ highlight_language = "text"
 suppress_warnings = ["config.cache", "toc.empty_glob"]
 
 nb_execution_mode = "off"  # notebooks are shown with the outputs that are stored in them
-myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath", "html_image"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 bibtex_bibfiles = ["../jaxpe/report/references.bib"]
 bibtex_default_style = "alpha"
