@@ -320,7 +320,8 @@ def refused(job: Job, folder: Path, whole: Path, events: int, seed: int) -> list
     closed.mkdir()
     for source in folder.glob("*.t*"):
         (closed / source.name).write_bytes(source.read_bytes())
-    folder.chmod(0o755)
+    for place in (folder, folder.parent):
+        place.chmod(0o755)
     closed.chmod(0o555)
     out = closed / "out"
 
