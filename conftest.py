@@ -6,7 +6,6 @@ import functools
 import gc
 import inspect
 import os
-import threading
 from pathlib import Path
 
 import beartype
@@ -69,79 +68,6 @@ jaxtyping.install_import_hook("jaxpe", "beartype.beartype")
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 jax.config.update("jax_disable_most_optimizations", False)
 
-
-def _share_contexts():
-    """Lower many programs in one MLIR context of each thread, where JAX makes one for each program.
-
-    Making it is a third of the time of tests of small programs, and what it leaves most of their
-    memory. A
-    context keeps what it has seen, so now and then there is a new one.
-    """
-    from jax._src.interpreters import mlir
-
-    make, own = mlir.make_ir_context, threading.local()
-
-    def shared():
-        if getattr(own, "left", 0) == 0:
-            own.context, own.left = make(), 256
-        own.left -= 1
-        return own.context
-
-    mlir.make_ir_context = shared
-
-
-# Operations that mean the same in any module: no calls, no callbacks, no pieces of a mesh.
-_SELF_CONTAINED = ("stablehlo.", "chlo.", "func.func", "func.return")
-_DEPENDENT = ("stablehlo.custom_call", "stablehlo.composite")
-
-
-def _share_lowerings():
-    """Lower an operation once for all modules of a context, where JAX does so once for each.
-
-    Programs of tests are small, so what one of them has lowered is mostly in others.
-    """
-    from jax._src import config
-    from jax._src.interpreters import mlir
-    from jax._src.sharding_impls import ShardingContext
-
-    lower, own = mlir._cached_lowering_miss, threading.local()
-
-    def self_contained(entry):
-        names = []
-
-        def look(operation):
-            names.append(operation.name)
-            return mlir.ir.WalkResult.ADVANCE
-
-        entry.func.operation.walk(look)
-        return all(n.startswith(_SELF_CONTAINED) and n not in _DEPENDENT for n in names)
-
-    def shared(ctx, eqn, key, avals_in, **params):
-        axes = ctx.axis_context
-        alone = isinstance(axes, ShardingContext) and axes.num_devices == 1
-        if not alone or eqn.effects or ctx.shape_poly_state.dim_vars:
-            return lower(ctx, eqn, key, avals_in, **params)
-        if getattr(own, "context", None) is not ctx.context:
-            own.context, own.entries = ctx.context, {}
-        whole_key = key, ctx.lowering_parameters, config.trace_context()
-        entry = own.entries.get(whole_key)
-        if entry is None:
-            entry = lower(ctx, eqn, key, avals_in, **params)
-            if entry.inline and not entry.const_args and self_contained(entry):
-                own.entries[whole_key] = entry
-        ctx.lowering_cache[key] = entry
-        return entry
-
-    mlir._cached_lowering_miss = shared
-
-
-# Not of JAX's public names: another version may have no such function.
-with contextlib.suppress(ImportError, AttributeError):
-    _share_contexts()
-    _share_lowerings()
-
-# Files of tests need not outlive a power failure; waiting for the disk is half of writing them.
-os.fsync = lambda descriptor: None
 
 # What imports and collection make stays: collections meanwhile are a sixth of their time.
 gc.disable()
