@@ -218,6 +218,15 @@ def test_limits():
     np.testing.assert_allclose(logits(long, long.init(jax.random.key(0))), plain_rope, atol=1e-12)
 
 
+def test_waves_are_first_mixed_with_xavier_normal_weights():
+    encoding = encodings.fope(num_heads=8, head_dim=128, length=1000)
+    params = jax.device_get(encoding.init(jax.random.key(0)))
+    kept = int(np.sum(10_000.0 ** (-np.arange(64) / 64) >= 2 * np.pi / 1000))
+    for part in params.values():
+        assert part.shape == (8, kept, kept)
+        np.testing.assert_allclose(np.std(part - np.eye(kept)), 0.3 / kept**0.5, rtol=0.05)
+
+
 def test_chunks_go_on_before_the_first_position():
     i, x = np.arange(-7, 8), jnp.ones((15, 1, 2))
     mask = encodings.attention_chunks(size=3).mask((), x, x, jnp.asarray(i), jnp.asarray(i))

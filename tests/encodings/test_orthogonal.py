@@ -119,25 +119,28 @@ def test_ends_and_slopes_there(kind):
 # Maps of positions
 
 
-def _map(name, i, length):
+def _map(name, i, length, s):
     if name == "tanh":
         return np.tanh(i / length)
     last = max(length - 1, 1)
     if name == "clipped":
         return np.clip(2 * i / last - 1, -1, 1)
-    return np.clip(2 * np.log1p(np.maximum(i, 0)) / np.log1p(last) - 1, -1, 1)
+    unit = s or 1.0
+    return np.clip(2 * np.log1p(np.maximum(i, 0) / unit) / np.log1p(last / unit) - 1, -1, 1)
 
 
 @pytest.mark.parametrize("length", [1, 20])
-@pytest.mark.parametrize("name", ["tanh", "clipped", "log"])
-def test_maps_of_positions(name, length):
+@pytest.mark.parametrize(
+    ("name", "s"), [("tanh", None), ("clipped", None), ("log", None), ("log", 3.0)]
+)
+def test_maps_of_positions(name, s, length):
     i = np.array([-3, 0, 1, 2, 9, length // 2, length - 1, length, length + 50])
-    options = {"length": length, "position_map": name}
+    options = {"length": length, "position_map": name, "s": s}
     vectors = jax.jit(lambda i: legendre_vectors(i, dim=2, **options))(i)
-    np.testing.assert_allclose(vectors[:, 1], _map(name, i, length), atol=1e-15)
+    np.testing.assert_allclose(vectors[:, 1], _map(name, i, length, s), atol=1e-15)
     with jax.enable_x64(False):
         far = jax.jit(lambda i: legendre_vectors(i, dim=768, **options))(i.astype(np.int32))
-    exact = scipy.special.eval_legendre(np.arange(768), _map(name, i, length)[:, None])
+    exact = scipy.special.eval_legendre(np.arange(768), _map(name, i, length, s)[:, None])
     np.testing.assert_allclose(far, exact, atol=5e-6)
 
 

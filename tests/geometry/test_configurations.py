@@ -156,6 +156,8 @@ def test_small_angles_keep_their_digits_and_dependent_columns_are_orthogonal():
     np.testing.assert_allclose(principal_angles(X, X + 1e-7 * np.eye(6)[:, 2:4]), 1e-7, rtol=1e-6)
     dependent = np.ones((6, 2)) * np.eye(6)[:, :1]
     np.testing.assert_allclose(principal_angles(X, dependent), [0.0, np.pi / 2], atol=1e-12)
+    tilted = dependent + 0.5 * np.eye(6)[:, 2:3]
+    np.testing.assert_allclose(principal_angles(tilted, X[:, :1]), [np.arctan(0.5)])
     for size, angle in ((0.0, np.pi / 2), (1e-300, 0.0)):
         assert principal_angles(X[:, :1], size * X[:, :1]) == angle
     assert jax.grad(lambda P: principal_angles(P, X[:0]).sum())(X[:0]).shape == (0, 2)

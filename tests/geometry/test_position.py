@@ -101,6 +101,9 @@ def test_documents_and_their_counts_have_one_geometry():
     close(geometry, position_geometry_from_counts(counts, nulls, **drawn))
     drawn = {"key": KEY, "splits": 7, "halvings": 2}
     close(halves, disjoint_position_geometries(counts, nulls[:3], **drawn))
+    traces = np.trace(halves.position.gram, axis1=-2, axis2=-1)
+    rest = halves.documents.trace - halves.null.trace.mean(axis=0)
+    np.testing.assert_allclose(traces, rest, atol=1e-12)
 
 
 def test_position_and_composition_are_the_split_half_geometry():
@@ -225,6 +228,8 @@ def of_halves(*differences):
         # Halves of nulls differ by −2 and 2: h0 = 2 and 1.5 of it exceed h = 1, of which a tenth
         # is left; at least four degrees of freedom.
         ([1.0, 1.0, 1.0], 2.0, [-2.0, 2.0], 0.1**0.5, 2.776445),
+        # Of h = 1, 0.9 is left: six times its square degrees of freedom, 4.86.
+        ([1.0, 1.0, 1.0], 2.0, [-((2 / 15) ** 0.5), (2 / 15) ** 0.5], 0.9**0.5, 2.599403),
         # Both: the quantiles in proportion to the variances 1 and 4/3.
         ([1.0, 2.0, 3.0], 2.0, [0.0, 0.0], (7 / 3) ** 0.5, (3 * 2.446912 + 4 * 4.302653) / 7),
     ],

@@ -152,6 +152,7 @@ def test_generation_does_not_pass_the_end_of_a_table_in_silence():
     run = jax.jit(lambda p, m: nn.generate(model(p), IDS, mask=m, steps=8))
     tokens = np.asarray(run(params, np.ones((2, 6), bool)))
     assert (tokens[:, 7] == -1).all()
+    np.testing.assert_array_equal(nn.generate(model(params), IDS, steps=7), tokens[:, :7])
     assert (tokens[:, :7] >= 0).all()
 
 

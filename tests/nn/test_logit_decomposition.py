@@ -93,7 +93,9 @@ def test_what_is_embedded_makes_the_logits_of_the_first_layer(entry):
     places = positions_for(entry.name, np.arange(N, dtype=np.int32))
     if entry.name == "mrope":  # whose positions have coordinates
         encoding = entry.make(SIZES)
-    parts = check_whole(build(encoding=encoding), some_ids(N), positions=places)
+    place = "post" if entry.name == "shaw" else "pre"  # of the norms: of embeddings too
+    model = build(encoding=encoding, norm_position=place)
+    parts = check_whole(model, some_ids(N), positions=places)
     assert len(parts.logits) == 1
     assert parts.q_position.any() == parts.k_position.any() == (entry.name != "mrope")
 
@@ -145,6 +147,9 @@ def test_what_is_embedded_is_the_table_and_the_rest_is_content():
         by_hand = np.broadcast_to((p @ kernel).reshape(N, HEADS, -1), position.shape[1:])
         np.testing.assert_allclose(position[0], by_hand, atol=1e-12)
     np.testing.assert_array_equal(parts.positions, places)
+    first = model.token_types.embedding.get_value()[0]  # the type of all tokens by default
+    expected = np.asarray(model.tokens.embedding.get_value()[ids]) + np.asarray(first) + p
+    np.testing.assert_allclose(model.embed(ids, positions=places), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("keys_from", ["hidden", "embeddings"])

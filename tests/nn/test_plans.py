@@ -10,8 +10,9 @@ from jaxpe._core.errors import InputError
 from jaxpe.encodings import LayerPattern
 from jaxpe.nn.checkpoints.architecture import ARCHITECTURES
 from jaxpe.nn.checkpoints.encodings import plan_encoding, read_plans
-from jaxpe.plans import read_config
+from jaxpe.plans import read_config, simple_plan
 from jaxpe.plans.families import find_family
+from jaxpe.plans.programs.base import QueryScaling
 from tests.plans.agreement import classes
 
 TYPES = classes()["types"]
@@ -66,6 +67,16 @@ def test_rotations_and_windows_are_those_of_the_plan(name):
                 assert seen.all()
             compared += 1
     assert compared
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_queries_grow_as_the_plan_says(offset):
+    plan, i, x = simple_plan(head_dim=2, layers=(0,)), np.arange(9), np.ones((9, 1, 2), np.float32)
+    growing = plan._replace(query_scaling=QueryScaling(0.1, 4.0, offset, "all"))
+    encodings = plan_encoding([plan]), plan_encoding([growing])
+    plain, found = (np.asarray(e.query(e.init(jax.random.key(0)), x, i)) for e in encodings)
+    factor = 1 + 0.1 * np.log1p((i + offset) // 4)
+    np.testing.assert_allclose(found, factor[:, None, None] * plain, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "base"), [("cohere", 500_000.0), ("cohere2", 10_000.0)])
