@@ -116,6 +116,13 @@ def test_batches_change_nothing(shards, counted, tmp_path, monkeypatch):
     assert same_file(tmp_path, counted)
 
 
+def test_a_batch_is_as_wide_as_its_longest_document():
+    """Of 9 tokens, one more than a power of two; in the corpus and in each of two nulls."""
+    tokenizer, settings = job.tokenizer_and_settings(CountOptions(sources=(), **OPTIONS))
+    found = cells.count_documents(["a" * 9, "b"], tokenizer=tokenizer, settings=settings)
+    assert found.counts.sum() == 3 * 10
+
+
 def test_the_cut_into_shards_and_their_order_change_nothing(shards, counted, tmp_path):
     (tmp_path / "one.txt").write_text("\r\n".join(texts()[::-1]) + "\n")
     whole = count(tmp_path / "one", tmp_path / "one.txt")
