@@ -88,6 +88,16 @@ def test_a_change_in_the_middle_is_in_the_digest(tmp_path):
     refused(after, "cannot be read", lambda shard: shard.digest())
 
 
+def test_the_digest_is_of_all_files_of_a_split(tmp_path, monkeypatch):
+    write_lines(tmp_path / "a.jsonl", {"text": "to be"})
+    write_lines(tmp_path / "b.jsonl", {"text": "or not"})
+    (shard,) = find_shards([tmp_path / "a.jsonl"])
+    files = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    monkeypatch.setattr("jaxpe.data.corpora.shards.content_files", lambda path: files)
+    both = b"".join((tmp_path / name).read_bytes() for name in ("a.jsonl", "b.jsonl"))
+    assert shard.digest() == content_hash(both).hexdigest()
+
+
 def test_text_fields_and_groups(folder):
     rows = [("x", "p", "A"), ("y", "", 7), ("z", "q", None)]
     write_lines(folder / "two.jsonl", *({"text": a, "b": b, "by": by} for a, b, by in rows))

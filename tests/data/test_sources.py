@@ -121,10 +121,10 @@ def test_sources_in_any_form_are_the_same_documents(tmp_path):
 
 
 def test_ids_of_several_files(tmp_path):
-    for number, rows in enumerate(([[1, 2, 3], [4, 5]], [[6], [7, 8]])):
+    for number, rows in enumerate(([[1, 2, 3], None, [4, 5]], [[6], None, [7, 8]])):
         pa.parquet.write_table(pa.table({"ids": rows}), tmp_path / f"{number}.parquet")
-    corpus = load_tokens(tmp_path)
-    assert (corpus.name, corpus.vocab_size) == (tmp_path.name, 9)
+    corpus = load_tokens(tmp_path, skip_nulls=True)
+    assert (corpus.name, corpus.vocab_size, corpus.null_texts) == (tmp_path.name, 9, 2)
     assert corpus.ids[corpus.mask].tolist() == [*range(1, 9)]
     (tmp_path / "a.txt").write_text("to be\n")
     refused([tmp_path / "*.parquet", tmp_path / "a.txt"], "token ids", load_tokens)

@@ -142,6 +142,10 @@ def test_hypotheses_that_fail_are_told():
     assert not bounds.holds[-1]  # E = −I makes the product negative
     assert bounds.smallest_e[-1] == -1
     assert bounds.holds[1]
+    # One side fails alone: 3, −1 and −9 for 2, 0 and −9 of W, and the negative of all.
+    one = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, -9.0]])
+    off = np.array([[1.0, 2.0, 1.0], [2.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    assert not schur_bounds(np.stack([one, -one]), off).holds.any()
     assert schur_bounds(W.astype(np.float32), E.astype(np.float32)).hypotheses
 
 

@@ -5,6 +5,8 @@ import zlib
 
 import jax
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import jaxpe
@@ -109,8 +111,16 @@ def test_nulls_are_those_of_documents_rotated_by_hand(ids_and_mask):
 def test_batches_change_nothing(shards, counted, tmp_path, monkeypatch):
     """Nor do processes: see `tests/hardening/test_kills.py`."""
     monkeypatch.setattr(cells, "_MOST_DOCUMENTS", 16)
+    monkeypatch.setattr(cells, "_WAITING", 100)
     count(tmp_path, *shards)
     assert same_file(tmp_path, counted)
+
+
+def test_a_batch_is_as_wide_as_its_longest_document():
+    """Of 9 tokens, one more than a power of two; in the corpus and in each of two nulls."""
+    tokenizer, settings = job.tokenizer_and_settings(CountOptions(sources=(), **OPTIONS))
+    found = cells.count_documents(["a" * 9, "b"], tokenizer=tokenizer, settings=settings)
+    assert found.counts.sum() == 3 * 10
 
 
 def test_the_cut_into_shards_and_their_order_change_nothing(shards, counted, tmp_path):
@@ -329,3 +339,17 @@ def test_counts_of_ids_are_those_of_their_text(tmp_path, monkeypatch):
     assert same_tables(unnamed, text)
     assert ids.header.settings == text.header.settings
     assert merge([tmp_path / "ids", tmp_path / "text"], tmp_path / "both").header.documents == 140
+
+
+def test_ids_in_groups_are_counted_as_their_text(tmp_path, monkeypatch):
+    authors = [f"author {number % 9}" for number in range(70)]
+    rows = [{"text": text, "by": by} for text, by in zip(texts(), authors, strict=True)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ids = pa.table({"text": [list(text.encode()) for text in texts()], "by": authors})
+    pq.write_table(ids, tmp_path / "a.parquet")
+    monkeypatch.setattr(cells, "_MOST_DOCUMENTS", 16)  # blocks of more documents than a batch
+    one, other = (
+        count(tmp_path / name, tmp_path / f"a.{name}", text_field="text", group_field="by")
+        for name in ("jsonl", "parquet")
+    )
+    assert same_tables(one, other)

@@ -229,6 +229,9 @@ def test_what_exceeds_int32_is_int64_in_any_order(merged):
     assert int(total.counts.merged().per_position[0]) == BEYOND
     with jax.enable_x64(False), pytest.raises(InputError, match="set JAX_ENABLE_X64=1"):
         _ = total.counts
+    bin_of_three = {"settings": settings_of(["be"])._replace(edges=(0, 3)), "tokens": ["be"]}
+    parts = [stored(shard=x, documents=1, copies=2**29, **bin_of_three) for x in "ab"]
+    assert merged(parts).table.max() == 3 * 2**30
 
 
 def test_a_content_counts_once(merged):
