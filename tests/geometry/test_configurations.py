@@ -158,6 +158,9 @@ def test_small_angles_keep_their_digits_and_dependent_columns_are_orthogonal():
     np.testing.assert_allclose(principal_angles(X, dependent), [0.0, np.pi / 2], atol=1e-12)
     tilted = dependent + 0.5 * np.eye(6)[:, 2:3]
     np.testing.assert_allclose(principal_angles(tilted, X[:, :1]), [np.arctan(0.5)])
+    for pair in ((X, tilted), (tilted, X)):
+        angles = principal_angles(*pair)
+        np.testing.assert_allclose(angles, [np.arctan(0.5), np.pi / 2], atol=1e-12)
     for size, angle in ((0.0, np.pi / 2), (1e-300, 0.0)):
         assert principal_angles(X[:, :1], size * X[:, :1]) == angle
     assert jax.grad(lambda P: principal_angles(P, X[:0]).sum())(X[:0]).shape == (0, 2)

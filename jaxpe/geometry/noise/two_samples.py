@@ -81,7 +81,8 @@ def principal_angles(
     U, V = _basis(wide), _basis(narrow)
     cosines = jnp.linalg.svd(dot(U.T, V), compute_uv=False)
     sines = jnp.linalg.svd(V - dot(U, dot(U.T, V)), compute_uv=False)[::-1]
-    sines = sines[: len(cosines)]
+    # A column of zeros has no sine; its angle is the last, of the cosine 0.
+    sines = jnp.roll(sines[: len(cosines)], -jnp.sum(~V.any(axis=0)))
     exact = cosines**2 > 0.5
     by_sine = jnp.arcsin(jnp.clip(jnp.where(exact, sines, 0.0), 0.0, 1.0))
     return jnp.where(exact, by_sine, jnp.arccos(jnp.clip(cosines, 0.0, 1.0)))
