@@ -47,10 +47,10 @@ test: $(VENV)/.installed-test
 	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types $(VENV)/.collected
 	$(MAKE) unit
 
-# All that must pass before a change lands. The site and the notebooks have one process each.
+# All that must pass before a change lands: the rest side by side, each with few workers.
 test-all: test
-	$(MAKE) --jobs=$(WORKERS) --output-sync=target docs notebooks WORKERS=1
-	$(MAKE) test-hardening test-experiments
+	$(MAKE) --jobs=$(WORKERS) --output-sync=target WORKERS=1 \
+	  notebooks test-hardening docs test-experiments
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
