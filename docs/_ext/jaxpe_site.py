@@ -111,7 +111,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_directive("public-package", api.PackagePage)
     app.add_directive("encoding-catalogue", catalogue.Catalogue)
     app.add_directive("command-page", options.CommandPage)
-    app.add_directive("command-output", examples.Output)
     app.add_directive("positions-page", positions.PositionsPage)
     app.add_directive("positions-index", positions.PositionsIndex)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

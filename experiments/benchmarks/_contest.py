@@ -181,15 +181,6 @@ def by_default() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
 
 
-def in_fresh_process(module: str, *words: str) -> Any:
-    """Last line that a module prints, as JSON, with memory to itself."""
-    command = [sys.executable, "-m", module, *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=by_default())
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 # A command of jaxpe that tells its peak memory as it ends (Linux alone).
 COMMAND = """
 import atexit, sys

@@ -11,9 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from rich.console import Console
-from sphinx.util.docutils import SphinxDirective
 
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpus import CorpusResult
@@ -65,19 +63,3 @@ def write(source: Path, site: Path) -> None:
         place = source / "images" / name
         if not place.exists() or place.read_bytes() != content:
             place.write_bytes(content)
-
-
-class Output(SphinxDirective):
-    """Output of a command on an example."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Make the block."""
-        self.env.note_dependency(str(FOLDER))
-        shown = zip(output(self.arguments[0]), ("output", "output prose"), strict=True)
-        return [
-            nodes.literal_block(text, text, language="text", classes=kind.split())
-            for text, kind in shown
-            if text
-        ]
