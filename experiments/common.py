@@ -22,8 +22,12 @@ from matplotlib.figure import Figure
 
 import jaxpe
 from experiments.provenance import write_result
+from jaxpe import geometry
 from jaxpe.data import TokenCorpus, load_tokens
-from jaxpe.geometry import EmptyPolicy, PositionCounts
+from jaxpe.geometry import PositionCounts
+from jaxpe.geometry.counts.distributions import EmptyPolicy
+from jaxpe.geometry.mds.classical import ClassicalMDS
+from jaxpe.geometry.mds.smacof import Smacof
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = {"sst2": 128, "imdb": 256}
@@ -48,8 +52,8 @@ class Run(NamedTuple):
 class PlugIn(NamedTuple):
     """Plug-in Hellinger geometry of a corpus."""
 
-    D: jaxpe.Distances
-    mds: jaxpe.ClassicalMDS
+    D: geometry.Distances
+    mds: ClassicalMDS
 
 
 class Truth(NamedTuple):
@@ -95,7 +99,7 @@ def real_corpus(name: str) -> TokenCorpus:
 
 def real_counts(name: str) -> PositionCounts:
     corpus = real_corpus(name)
-    return jaxpe.count_tokens(
+    return geometry.count_tokens(
         corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
     )
 
@@ -112,32 +116,34 @@ def present(read: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def plug_in(
-    counts: PositionCounts | jaxpe.PositionalDistributions, *, empty: EmptyPolicy = "drop"
+    counts: PositionCounts | geometry.PositionalDistributions, *, empty: EmptyPolicy = "drop"
 ) -> PlugIn:
     """Hellinger distances and classical MDS at full width."""
     if isinstance(counts, PositionCounts):
-        counts = jaxpe.positional_distributions(counts, empty=empty)
+        counts = geometry.positional_distributions(counts, empty=empty)
     return _plug_in(counts)
 
 
 @jax.jit
-def _plug_in(mu: jaxpe.PositionalDistributions) -> PlugIn:
-    gram = jaxpe.hellinger_gram(mu)
-    mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    return PlugIn(jaxpe.hellinger_distances(mu), mds)
+def _plug_in(mu: geometry.PositionalDistributions) -> PlugIn:
+    gram = geometry.hellinger_gram(mu)
+    mds = geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    return PlugIn(geometry.hellinger_distances(mu), mds)
 
 
 def synthetic_plug_in(seeds: int) -> PlugIn:
     """Plug-in geometry of `three_regimes` at many seeds: one program, vmapped over corpora."""
     ids = np.stack([jaxpe.data.three_regimes(seed=s, separation=0.515).ids for s in range(seeds)])
-    counts = jax.jit(jax.vmap(lambda x: jaxpe.count_tokens(x, vocab_size=200)))(ids)
-    return jax.jit(jax.vmap(lambda x: _plug_in(jaxpe.positional_distributions(x))))(counts)
+    counts = jax.jit(jax.vmap(lambda x: geometry.count_tokens(x, vocab_size=200)))(ids)
+    return jax.jit(jax.vmap(lambda x: _plug_in(geometry.positional_distributions(x))))(counts)
 
 
 @jax.jit
-def stresses(P: jax.Array | jaxpe.Distances, D: jaxpe.Distances) -> tuple[jax.Array, jax.Array]:
+def stresses(
+    P: jax.Array | geometry.Distances, D: geometry.Distances
+) -> tuple[jax.Array, jax.Array]:
     """Stress by Eq. (4), and scaled."""
-    return jaxpe.stress(P, D), jaxpe.scaled_stress(P, D).stress
+    return geometry.stress(P, D), geometry.scaled_stress(P, D).stress
 
 
 def widened(P: jax.Array, width: int) -> jax.Array:
@@ -146,12 +152,10 @@ def widened(P: jax.Array, width: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="max_iterations")
-def refined(
-    D: jaxpe.Distances, start: jax.Array, *, max_iterations: int = 300
-) -> jaxpe.geometry.Smacof:
+def refined(D: geometry.Distances, start: jax.Array, *, max_iterations: int = 300) -> Smacof:
     """SMACOF from a start of any width, padded to n columns (columns of 0 stay 0)."""
     n = D.values.shape[0]
-    return jaxpe.smacof(D, dim=n, init=widened(start, n), max_iterations=max_iterations)
+    return geometry.smacof(D, dim=n, init=widened(start, n), max_iterations=max_iterations)
 
 
 def truth_of(distributions: np.ndarray) -> Truth:

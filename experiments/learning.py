@@ -19,10 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-import jaxpe
 from experiments import common
-from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
-from jaxpe.geometry import PositionGeometry, position_geometry
+from jaxpe import encodings, geometry
+from jaxpe.data import TokenCorpus, load_labelled
+from jaxpe.data.corpora.labelled import LabelledTokens
+from jaxpe.geometry import position_geometry
+from jaxpe.geometry.noise.position import PositionGeometry
 from jaxpe.nn import Bert
 from jaxpe.training import batches, in_order
 from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
@@ -40,7 +42,7 @@ TITLES = {"minilm": "MiniLM", "mpnet": "MPNet", "bert": "BERT"}
 class FoldedCounts(NamedTuple):
     """Counts in folds of documents over the words that occur, and the ids of these words."""
 
-    counts: jaxpe.PositionCounts
+    counts: geometry.PositionCounts
     words: np.ndarray
 
 
@@ -106,7 +108,7 @@ def folded_sst2() -> FoldedCounts:
 def folded(corpus: TokenCorpus) -> FoldedCounts:
     """Counts whose folds keep phrases of one sentence together."""
     ids, words, options = _grouped(corpus)
-    return FoldedCounts(jaxpe.count_tokens(ids, **options), words)
+    return FoldedCounts(geometry.count_tokens(ids, **options), words)
 
 
 @cache
@@ -157,7 +159,7 @@ def once(path: Path, compute: Callable[..., dict[str, Any]], *args: Any, **optio
     return json.loads(path.read_text())
 
 
-def scaled_to_tokens(encoding: Any, length: int) -> jaxpe.Encoding:
+def scaled_to_tokens(encoding: Any, length: int) -> encodings.Encoding:
     """What it adds to embeddings, at a root mean square norm of 1 before training."""
     if not encoding.defines("embed"):
         return encoding
@@ -174,7 +176,10 @@ def scaled_to_tokens(encoding: Any, length: int) -> jaxpe.Encoding:
 
 
 def encoding_scores(
-    encoding: jaxpe.Encoding, reference: ReferenceGeometry, sizes: jaxpe.EncodingSizes, params: Any
+    encoding: encodings.Encoding,
+    reference: ReferenceGeometry,
+    sizes: encodings.EncodingSizes,
+    params: Any,
 ) -> dict[str, Any]:
     """Every stress of an encoding, by its vectors or the distances its logits induce."""
     heads = {"num_heads": sizes.num_heads, "head_dim": sizes.head_dim}

@@ -22,15 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments.common import DataMissingError
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe.data import load_tokens
 from jaxpe.nn import Decoder, Encoder, TransformerConfig, functionalize
-from jaxpe.training import adamw, cross_entropy, init_state, step_function
+from jaxpe.training import adamw, init_state, step_function
+from jaxpe.training.losses import cross_entropy
 
 LENGTH, WORDS = 48, 500
-SIZES = jaxpe.EncodingSizes(dim=32, num_heads=4, head_dim=8, length=LENGTH)
+SIZES = encodings.EncodingSizes(dim=32, num_heads=4, head_dim=8, length=LENGTH)
 HELD_OUT = 2000  # rows
 AT_OFFSETS = (-8, -4, -2, -1, 1, 2, 4, 8)
 TAGS = ("space", "keyword", "name", "attribute", "call", "definition", "number", "string",
@@ -219,7 +220,7 @@ class Trained(NamedTuple):
 
 def train(
     task: Task,
-    encoding: jaxpe.Encoding | jaxpe.encodings.LayerPattern,
+    encoding: encodings.Encoding | encodings.LayerPattern,
     *,
     rate: float,
     seeds: int,

@@ -17,19 +17,15 @@ from experiments.common import compacted
 from jaxpe.analysis.corpus.held_out import HALVINGS
 from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace
 from jaxpe.data import TokenCorpus
-from jaxpe.geometry import (
-    PositionGeometry,
+from jaxpe.geometry import position_geometry, position_intervals, position_rank, variance_shares
+from jaxpe.geometry.counts.rotations import rotated_positions
+from jaxpe.geometry.counts.token_lists import token_lists
+from jaxpe.geometry.noise.cross_validation import (
+    DEFAULT_HALF_NULLS,
     PositionHalves,
     disjoint_position_geometries,
-    position_geometry,
-    position_intervals,
-    position_rank,
-    token_lists,
-    variance_shares,
 )
-from jaxpe.geometry.counts.rotations import rotated_positions
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
-from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.noise.position import PositionGeometry, null_keys
 from jaxpe.geometry.noise.significant_rank import weighted_gram
 
 FOLDS = 16
@@ -57,8 +53,8 @@ class Documents(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
     @property
-    def counts(self) -> jaxpe.PositionCounts:
-        return jaxpe.count_tokens(
+    def counts(self) -> jaxpe.geometry.PositionCounts:
+        return jaxpe.geometry.count_tokens(
             self.ids,
             vocab_size=self.vocab_size,
             mask=self.counted,

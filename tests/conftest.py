@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe.cli import main as cli
 from tests.films import make_films
 
@@ -36,8 +36,8 @@ def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     Vectors of the whole catalogue take longer to compile, for every length and width, than all
     other programs of a report, and `tests/cli/test_every_command.py` is on them.
     """
-    few = jaxpe.catalogue(*names)
-    monkeypatch.setattr(jaxpe, "catalogue", lambda: few)
+    few = encodings.catalogue(*names)
+    monkeypatch.setattr(encodings, "catalogue", lambda: few)
 
 
 @contextlib.contextmanager

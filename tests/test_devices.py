@@ -11,7 +11,9 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxpe
-from jaxpe.encodings import AttentionMask, Rows, resolve
+from jaxpe.encodings import AttentionMask
+from jaxpe.encodings.base import Rows
+from jaxpe.encodings.entries import resolve
 from jaxpe.ntk import empirical_ntk
 from tests.compilation import device_environment
 from tests.encodings.test_block_attention import SIZES, largest_errors, normal
@@ -40,7 +42,7 @@ def attention_of_divided_sequences():
             context = None
             if encoding.defines("context"):
                 context, _ = encoding.context(params, x, order, Rows())
-            out = jaxpe.attend(
+            out = jaxpe.encodings.attend(
                 encoding, params, q, k, v, q_positions=order, k_positions=order, q_context=context,
                 mask=AttentionMask(order, order), k_context=context, implementation="blocks",
                 block_size=4, dropout_rate=0.2, dropout_key=jax.random.key(1), **options,
@@ -63,9 +65,9 @@ def attention_of_divided_sequences():
 
 def batches_on_explicit_devices():
     encodings = [
-        jaxpe.learned(length=5, dim=4, interpolate=True),
-        jaxpe.t5(num_heads=2),
-        jaxpe.shaw(head_dim=4, max_distance=2),
+        jaxpe.encodings.learned(length=5, dim=4, interpolate=True),
+        jaxpe.encodings.t5(num_heads=2),
+        jaxpe.encodings.shaw(head_dim=4, max_distance=2),
     ]
     mesh = jax.make_mesh((2,), ("batch",), axis_types=(AxisType.Explicit,))
     for encoding in encodings:
@@ -74,7 +76,7 @@ def batches_on_explicit_devices():
         def run(params, x, i, encoding=encoding):
             if encoding.defines("embed"):
                 return encoding.embed(params, x[..., 0, :], i)
-            return jaxpe.attend(encoding, params, x, x, x, q_positions=i, k_positions=i)
+            return jaxpe.encodings.attend(encoding, params, x, x, x, q_positions=i, k_positions=i)
 
         x = jax.random.normal(jax.random.key(1), (4, 5, 2, 4))
         i = jnp.broadcast_to(jnp.arange(5), (4, 5))
@@ -127,6 +129,6 @@ def test_an_axis_that_does_not_divide_is_named():
     x, i = np.zeros((3, 1, 2), np.float32), np.arange(3)
     options = {"q_positions": i, "k_positions": i, "mesh": mesh}
     with pytest.raises(ValueError, match="divides"):
-        jaxpe.attend(jaxpe.identity(), (), x, x, x, axis="columns", **options)
+        jaxpe.encodings.attend(jaxpe.encodings.identity(), (), x, x, x, axis="columns", **options)
     with pytest.raises(ValueError, match="both"):
-        jaxpe.attend(jaxpe.identity(), (), x, x, x, **options)
+        jaxpe.encodings.attend(jaxpe.encodings.identity(), (), x, x, x, **options)

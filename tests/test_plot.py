@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-import jaxpe
-from jaxpe import InputError, plot
+from jaxpe import InputError, geometry, plot
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 from tests.report.factory import STORED
 
 
@@ -20,7 +20,7 @@ def points(n=6):
 
 
 def test_distances_leave_out_the_diagonal_and_what_is_absent(ax):
-    D = jaxpe.euclidean_distances(points(), present=np.arange(6) != 2)
+    D = geometry.euclidean_distances(points(), present=np.arange(6) != 2)
     shown = np.ma.getmaskarray(plot.distances(D, ax=ax).get_array())
     assert shown.diagonal().all()
     assert shown[2].all()
@@ -28,7 +28,7 @@ def test_distances_leave_out_the_diagonal_and_what_is_absent(ax):
 
 
 def test_a_map_takes_what_mds_gives(ax):
-    mds = jaxpe.classical_mds(jaxpe.euclidean_distances(points()), dim=3)
+    mds = geometry.classical_mds(geometry.euclidean_distances(points()), dim=3)
     drawn = plot.positions(mds, present=np.arange(6) != 2, ax=ax)
     np.testing.assert_allclose(drawn.get_offsets(), np.delete(mds.coordinates, 2, axis=0)[:, :2])
     assert drawn.get_array().tolist() == [0, 1, 3, 4, 5]
@@ -46,7 +46,7 @@ def test_a_spectrum_shows_the_level_of_chance(ax):
 def test_a_profile_of_split_halves_keeps_squares_below_zero(ax):
     squares = np.array([[0.0, -1.0, 4.0], [-1.0, 0.0, -3.0], [4.0, -3.0, 0.0]])
     given = (jnp.asarray(squares), jnp.asarray(squares), jnp.ones(3, bool))
-    halves = jaxpe.geometry.SplitHalfGeometry(*given)
+    halves = SplitHalfGeometry(*given)
     assert plot.profile(halves, ax=ax).get_ydata().tolist() == [-2, 4]
     assert plot.profile(halves, squared=False, ax=ax).get_ydata().tolist() == [0, 2]
 

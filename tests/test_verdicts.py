@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import jaxpe
+from jaxpe import geometry
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
@@ -30,5 +30,5 @@ def test_mean_attention_is_no_function_of_the_positional_distribution():
     np.testing.assert_allclose([A[1, 3], A[2, 3]], [0.332, 0.141], atol=1e-3)
     L_e = 2 * np.sqrt(2 * (words + 1))  # with ‖E‖∞ = 2, ‖M‖ = 1 and d_k = 5, as published
     L_A = np.linalg.norm(mu @ E, axis=1).max() * L_e / np.sqrt(words + 1)
-    d_H = float(jaxpe.hellinger_distances(mu).values[1, 2])
+    d_H = float(geometry.hellinger_distances(mu).values[1, 2])
     np.testing.assert_allclose([d_H, L_A * d_H], [0.0005, 0.0028], atol=1e-4)

@@ -10,7 +10,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from reference import api, catalogue, examples, names, options, pages, positions
 from sphinx.util import logging
 
-import jaxpe
+from jaxpe import encodings
 
 LOG = logging.getLogger(__name__)
 SIDES: dict[Any, str] = {}
@@ -38,7 +38,7 @@ def copy_notebooks(app: Any) -> None:
 
 def prepare_tables(app: Any, doctree: nodes.document) -> None:
     """Tables of many columns wrap and are wide; encodings lead to the pages of their functions."""
-    entries = {entry.name: entry for entry in jaxpe.catalogue()}
+    entries = {entry.name: entry for entry in encodings.catalogue()}
     for table in doctree.findall(nodes.table):
         if next(table.findall(nodes.tgroup))["cols"] >= WIDE:
             table["classes"] += ["wrapped", "wide"]
@@ -64,7 +64,7 @@ def check_text(app: Any, doctree: nodes.document) -> None:
 def check_names(app: Any, env: Any) -> None:
     """A warning for every public name that no page describes."""
     described = env.domains.python_domain.objects
-    for path, _ in names.offered():
+    for path in names.paths():
         if path not in described:
             LOG.warning("no page describes %s", path)
 

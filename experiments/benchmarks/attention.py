@@ -93,7 +93,7 @@ def loss(
     """Causal attention, times a fixed array."""
     i = jnp.arange(len(q))
     mask = jnp.tri(len(q), dtype=bool) if implementation == "dense" else AttentionMask(i, i)
-    out = jaxpe.attend(
+    out = jaxpe.encodings.attend(
         encoding, params, q, k, v, q_positions=i, k_positions=i, mask=mask,
         implementation=implementation,
     )  # fmt: skip
@@ -191,7 +191,7 @@ def windows(sizes: Sizes, rounds: int) -> dict[str, Any]:
     encodings = {"causal": rope}
     for size in sizes.windows:
         for make in (jaxpe.encodings.sliding_window, jaxpe.encodings.attention_chunks):
-            encodings[f"{make.__name__} {size}"] = jaxpe.chain(rope, make(size=size))
+            encodings[f"{make.__name__} {size}"] = jaxpe.encodings.chain(rope, make(size=size))
     runs, memory = {}, {}
     for name, encoding in encodings.items():
         params = encoding.init(jax.random.key(0))
@@ -237,7 +237,7 @@ def decode(name: str, sizes: Sizes, rounds: int) -> dict[str, Any]:
     last = positions[-1:]
 
     def step(way: Any, params: Any, q: Array, k: Array, v: Array) -> Array:
-        return jaxpe.attend(
+        return jaxpe.encodings.attend(
             encoding, params, q, k, v, q_positions=last, k_positions=positions,
             mask=AttentionMask(last, positions), encoded_keys=True, implementation=way,
         )  # fmt: skip

@@ -29,7 +29,10 @@ import numpy as np
 
 from experiments.benchmarks import _contest as contest
 from jaxpe.analysis import counts as counting
-from jaxpe.analysis.counts import CountedShard, CountHeader, CountOptions, StoredCounts
+from jaxpe.analysis.counts import CountOptions
+from jaxpe.analysis.counts.cells import Cells, sum_cells
+from jaxpe.analysis.counts.job import tokenizer_and_settings
+from jaxpe.analysis.counts.stored import CountedShard, CountHeader, StoredCounts, write_counts
 from jaxpe.data import load_corpus, open_tokenizer
 
 DOCUMENTS, LENGTH, FOLDS, BATCH, IDS = 10_000, 256, 16, 4096, 8192
@@ -174,7 +177,7 @@ def merging(folder: Path, quick: bool) -> Found:
     """
     number = 20 if quick else 1_000
     options = CountOptions(sources=(), tokenizer="bytes", length=64, folds=FOLDS, nulls=0)
-    opened, settings = counting.tokenizer_and_settings(options)
+    opened, settings = tokenizer_and_settings(options)
     shape = (settings.rows, settings.vocab_size)
     nulls = np.zeros((0, settings.null_folds, *shape), np.int32)
     rng = np.random.default_rng(0)
@@ -182,7 +185,7 @@ def merging(folder: Path, quick: bool) -> Found:
         table = rng.integers(1, 5, (FOLDS, *shape), np.int32)
         shards = (CountedShard(f"{part}", 1, f"{part:032x}", 8),)
         header = CountHeader(8, settings, shards, None, (), list(opened.tokens))
-        counting.write_counts(StoredCounts(table, nulls, header), folder / f"{part:04}")
+        write_counts(StoredCounts(table, nulls, header), folder / f"{part:04}")
     script = (
         "import sys, tracemalloc; from pathlib import Path\n"
         "from jaxpe.analysis.counts import merge\n"
@@ -211,7 +214,7 @@ def adding(folder: Path, quick: bool) -> Found:
     cells, rng = 10_000 if quick else 8_000_000, np.random.default_rng(0)
     numbers = (np.unique(rng.integers(0, cells, 300_000)) for _ in range(120))
     tracemalloc.start()
-    total = counting.sum_cells(counting.Cells(x, np.ones_like(x)) for x in numbers)
+    total = sum_cells(Cells(x, np.ones_like(x)) for x in numbers)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {"cells": len(total.numbers), "bytes_a_cell": peak / len(total.numbers)}

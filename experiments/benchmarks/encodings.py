@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
+from jaxpe import encodings
 from jaxpe.encodings.families.rotary import Layout
 
 PEER, LIMIT = "Hugging Face", "multiply"
@@ -50,7 +50,7 @@ def jax_turns(head_dim: int) -> dict[str, Callable]:
 
     turns: dict[str, Callable] = {}
     for layout in LAYOUTS:
-        encoding = jaxpe.rope(head_dim=head_dim, layout=layout)
+        encoding = encodings.rope(head_dim=head_dim, layout=layout)
         turns[f"jaxpe {layout}"] = partial(of_both, partial(encoding.query, ()))
         turns[f"plain JAX {layout}"] = partial(of_both, partial(plain_rope, layout=layout))
     return turns

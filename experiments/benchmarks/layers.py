@@ -1,9 +1,9 @@
 """What a layer of causal attention costs under every encoding of the catalogue, against RoPE.
 
 Run `python -m experiments.benchmarks.layers [--rounds N] [--quick] [--save]`. The layer is
-projections, `jaxpe.attend` and its output; timed are its forward pass, and forward and backward
-together (gradients of parameters, projections and input). Memory is what the compiled program
-allocates besides arguments and results.
+projections, `jaxpe.encodings.attend` and its output; timed are its forward pass, and forward and
+backward together (gradients of parameters, projections and input). Memory is what the compiled
+program allocates besides arguments and results.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
-from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
+from jaxpe import encodings
+from jaxpe.encodings import Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.base import encoding_at
+from jaxpe.encodings.registry import CatalogueEntry
 
 BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)
 QUICK = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
@@ -32,7 +33,7 @@ def layer(
     q, k, v = (jnp.einsum("bnd,dhe->bnhe", x, weights[name]) for name in "qkv")
     mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool))
     encoding = encoding_at(encoding, params, x, positions)
-    y = jaxpe.attend(
+    y = encodings.attend(
         encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask
     )
     return jnp.einsum("bnhe,hed->bnd", y, weights["o"])

@@ -17,8 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
+from jaxpe.geometry.distances.matrices import gram_matrix
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
+from jaxpe.geometry.mds.krylov import principal_eigenpairs
 
 SIZES, QUICK = (8192, 12_000, 64), (512, 1_500, 16)  # positions, words, coordinates
 PEERS = ("scikit-learn", "scikit-bio")
@@ -93,7 +95,7 @@ def accuracy(result: Any, exact: np.ndarray, dim: int) -> dict[str, Any]:
 
 def from_points(X: np.ndarray, dim: int) -> Callable[[], Any]:
     on_device = jnp.asarray(X)
-    return lambda: jaxpe.geometry.classical_mds_from_points(on_device, dim=dim, method="krylov")
+    return lambda: classical_mds_from_points(on_device, dim=dim, method="krylov")
 
 
 @partial(jax.jit, static_argnames="dim")
@@ -107,11 +109,11 @@ def top(D: jax.Array, *, dim: int) -> Any:
     def apply(Y: jax.Array) -> jax.Array:
         return centred(jnp.matmul(squared, centred(Y), precision="highest"))
 
-    return jaxpe.geometry.principal_eigenpairs(apply, len(D), dim=dim, dtype=D.dtype)
+    return principal_eigenpairs(apply, len(D), dim=dim, dtype=D.dtype)
 
 
 def whole(D: jax.Array) -> jax.Array:
-    return jnp.linalg.eigh(jaxpe.geometry.gram_matrix(D))[0][::-1]
+    return jnp.linalg.eigh(gram_matrix(D))[0][::-1]
 
 
 def exact_eigenvalues(X: np.ndarray) -> np.ndarray:

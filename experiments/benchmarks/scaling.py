@@ -16,8 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
+from jaxpe import geometry
+from jaxpe.geometry.distances.matrices import gram_matrix
+from jaxpe.geometry.distances.points import as_points
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
 
 LARGEST_FITTED = 3
 FEWEST_ROUNDS, BUDGET_S = 4, 15.0  # of a case: more rounds where they are cheap
@@ -28,21 +31,24 @@ FEWEST_ROUNDS, BUDGET_S = 4, 15.0  # of a case: more rounds where they are cheap
 
 def counting(*, documents: int = 4096, n: int = 128, vocab: int = 8192) -> tuple[Callable, tuple]:
     ids = np.random.default_rng(0).zipf(1.3, (documents, n)) % vocab
-    return partial(jaxpe.count_tokens, vocab_size=vocab), (jnp.asarray(ids, jnp.int32),)
+    return partial(geometry.count_tokens, vocab_size=vocab), (jnp.asarray(ids, jnp.int32),)
 
 
-def encoding_and_targets(n: int, d: int) -> tuple[Array, jaxpe.PointCloud]:
+def encoding_and_targets(n: int, d: int) -> tuple[Array, geometry.PointCloud]:
     P, X = jax.random.normal(jax.random.key(0), (2, n, d))
-    return P, jaxpe.geometry.as_points(P + 0.3 * X)
+    return P, as_points(P + 0.3 * X)
 
 
 def blockwise_stress(*, n: int = 4096, d: int = 64) -> tuple[Callable, tuple]:
-    return jax.value_and_grad(jaxpe.stress), encoding_and_targets(n, d)
+    return jax.value_and_grad(geometry.stress), encoding_and_targets(n, d)
 
 
 def dense_stress(*, n: int = 2048, d: int = 64) -> tuple[Callable, tuple]:
     P, X = encoding_and_targets(n, d)
-    return jax.value_and_grad(jaxpe.stress), (P, jaxpe.euclidean_distances(X.points))
+    return jax.value_and_grad(geometry.stress), (
+        P,
+        geometry.euclidean_distances(X.points),
+    )
 
 
 def decaying_points(n: int, vocab: int) -> Array:
@@ -51,18 +57,18 @@ def decaying_points(n: int, vocab: int) -> Array:
 
 
 def krylov(*, n: int = 4096, vocab: int = 2048, dim: int = 16) -> tuple[Callable, tuple]:
-    mds = partial(jaxpe.geometry.classical_mds_from_points, dim=dim, method="krylov")
+    mds = partial(classical_mds_from_points, dim=dim, method="krylov")
     return mds, (decaying_points(n, vocab),)
 
 
 def full_mds(*, n: int) -> tuple[Callable, tuple]:
-    gram = jaxpe.geometry.gram_matrix(jaxpe.euclidean_distances(decaying_points(n, 256)))
-    return partial(jaxpe.geometry.classical_mds_from_gram, dim=16), (gram,)
+    gram = gram_matrix(geometry.euclidean_distances(decaying_points(n, 256)))
+    return partial(geometry.classical_mds_from_gram, dim=16), (gram,)
 
 
 def gram(*, n: int = 1024, vocab: int = 8192) -> tuple[Callable, tuple]:
     table = jax.random.uniform(jax.random.key(0), (n, vocab))
-    return jaxpe.hellinger_gram, (table / jnp.sum(table, axis=1, keepdims=True),)
+    return geometry.hellinger_gram, (table / jnp.sum(table, axis=1, keepdims=True),)
 
 
 # Name, function, what grows, the first of four sizes, exponents of time and memory expected.

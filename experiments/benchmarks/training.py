@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
+from jaxpe import encodings
 from jaxpe.nn import Bert, Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.training import adamw, classification, init_state, train_step
 
@@ -48,7 +48,7 @@ def classifier(sizes: Sizes) -> Classifier:
         norm_position="post", norm_epsilon=1e-12, token_types=2, dropout=0.1,
         attention_dropout=0.1,
     )  # fmt: skip
-    table = jaxpe.learned(length=512, dim=sizes.width)
+    table = encodings.learned(length=512, dim=sizes.width)
     encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
     bert = Bert(encoder, rngs=nnx.Rngs(1))
     return Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=nnx.Rngs(2))

@@ -16,9 +16,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-import jaxpe
 from experiments.benchmarks import _contest as contest
-from jaxpe import nn, training
+from jaxpe import encodings, nn, training
 
 VOCAB, DIM, LAYERS, HEADS, ROWS, LENGTH = 4000, 256, 4, 4, 8, 256
 PLAIN = "plain"
@@ -41,7 +40,7 @@ def training_step(name: str, *, rows: int, length: int) -> tuple[Callable[[], An
     config = nn.TransformerConfig(
         vocab_size=VOCAB, dim=DIM, num_layers=LAYERS, num_heads=HEADS, **model_options
     )
-    encoding = jaxpe.rope(head_dim=DIM // HEADS)
+    encoding = encodings.rope(head_dim=DIM // HEADS)
     model = nn.CausalLM(nn.Decoder(config, encoding=encoding, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
     apply, params = nn.functionalize(model)
     optimizer, options = training.adamw(1e-4), dict(step_options)

@@ -22,8 +22,11 @@ from experiments.common import Run, main, real_corpus
 from experiments.learning import once, scaled_to_tokens
 from experiments.learning_tasks import LENGTH, SIZES, Task, next_words, train
 from experiments.position_parts import Documents, documents_of, parts_of, shuffled_within
+from jaxpe import encodings
 from jaxpe.data import load_tokens
-from jaxpe.geometry import HeldOut, position_geometry, position_rank
+from jaxpe.encodings.registry import CatalogueEntry
+from jaxpe.geometry import position_geometry, position_rank
+from jaxpe.geometry.noise.cross_validation import HeldOut, half_sample_interval
 
 WIDTHS, WIDEST, SPLITS, SEEDS, RATE = (8, 16, 32, 64, 128), 32, 15, 3, 1e-2
 
@@ -65,21 +68,21 @@ def held_out(name: str, *, quick: bool) -> dict[str, Any]:
     }
     if rank:
         more = fixed[64].samples - own.samples[..., rank - 1 : rank]
-        intervals = each(jaxpe.geometry.half_sample_interval(more))
+        intervals = each(half_sample_interval(more))
         found["own"] = found["by_width"][rank - 1]
         found["more_than_own"] = dict(zip(names, intervals, strict=True))
     print(name, rank, found.get("own"), found["best"], flush=True)
     return found
 
 
-def fixed_entries() -> list[jaxpe.encodings.CatalogueEntry]:
+def fixed_entries() -> list[CatalogueEntry]:
     """Encodings with vectors that are the same for every corpus."""
     entries = [
         e
-        for e in jaxpe.catalogue()
+        for e in encodings.catalogue()
         if e.vectors and e.coordinates == 1 and not (e.fitted or e.variant_of)
     ]
-    sizes = jaxpe.EncodingSizes(dim=8, length=8)
+    sizes = encodings.EncodingSizes(dim=8, length=8)
     key = jax.random.key(0)
     return [
         e for e in entries if not jax.tree.leaves(jax.eval_shape(e.first_layer(sizes).init, key))
@@ -88,10 +91,10 @@ def fixed_entries() -> list[jaxpe.encodings.CatalogueEntry]:
 
 def stacked(width: int, n: int) -> jax.Array:
     """Vectors of all fixed encodings, `[encodings, n, widest]`."""
-    sizes = jaxpe.EncodingSizes(dim=width, num_heads=8, head_dim=width, length=n)
+    sizes = encodings.EncodingSizes(dim=width, num_heads=8, head_dim=width, length=n)
     positions = jnp.arange(n)
     rows = [
-        jaxpe.encodings.alibi_line(positions)
+        encodings.alibi_line(positions)
         if entry.name == "alibi"
         else entry.first_layer(sizes).vectors((), positions)
         for entry in fixed_entries()
@@ -118,12 +121,12 @@ def trained(run: Run) -> dict[str, Any]:
     rank = int(position_rank(geometry).rank)
     own = jaxpe.geometry.classical_mds_from_gram(geometry.gram, dim=max(rank, 1)).coordinates
 
-    fitted = partial(jaxpe.encodings.from_matrix, own, dim=SIZES.dim)
+    fitted = partial(encodings.from_matrix, own, dim=SIZES.dim)
     made = {
         "fitted": partial(fitted, trainable=False),
         "fitted, then trained": partial(fitted, trainable=True),
         **{
-            name: partial(jaxpe.catalogue(name)[0].make, SIZES)
+            name: partial(encodings.catalogue(name)[0].make, SIZES)
             for name in ("learned", "rope", "sinusoidal", "none")
         },
     }
@@ -142,7 +145,7 @@ def trained(run: Run) -> dict[str, Any]:
     }
 
 
-def cell(task: Task, encoding: jaxpe.Encoding, *, quick: bool) -> dict[str, Any]:
+def cell(task: Task, encoding: encodings.Encoding, *, quick: bool) -> dict[str, Any]:
     short: dict[str, Any] = {"most": 20, "window": 5, "tail": 6} if quick else {}
     seeds = 2 if quick else SEEDS
     found = train(task, scaled_to_tokens(encoding, LENGTH), rate=RATE, seeds=seeds, **short)

@@ -16,6 +16,7 @@ from experiments.beyond import position_corpora
 from experiments.common import Run, main
 from jaxpe import geometry
 from jaxpe.data import dependent_groups, load_tokens
+from jaxpe.geometry.counts.position_counts import fold_of_documents
 
 LEVEL = 0.05
 COPIES, CHANGED = 4, 0.1
@@ -237,7 +238,7 @@ def counted(corpus: Corpus) -> tuple[Any, np.ndarray]:
     ids, mask, groups = corpus
     words = WORDS if ids.max() < WORDS else position_corpora.VOCAB
     options: dict[str, Any] = {"mask": mask, "vocab_size": words, "folds": FOLDS, "groups": groups}
-    fold = np.asarray(geometry.fold_of_documents(ids, mask, folds=FOLDS, groups=groups))
+    fold = np.asarray(fold_of_documents(ids, mask, folds=FOLDS, groups=groups))
     document, place = np.nonzero(mask)
     nulls = np.zeros((NULLS, NULL_FOLDS, LENGTH, words), np.int32)
     for number, table in enumerate(nulls):

@@ -21,7 +21,9 @@ import numpy as np
 from experiments.common import DataMissingError, Run, main
 from jaxpe._core.errors import InputError, MissingExtraError, require
 from jaxpe._core.files import cache_directory
-from jaxpe.analysis.inspect import STAGES, InspectOptions, TorchModel, inspect_torch
+from jaxpe.analysis.inspect import InspectOptions, inspect_torch
+from jaxpe.analysis.inspect.job import STAGES
+from jaxpe.analysis.inspect.torch_model import TorchModel
 from jaxpe.analysis.inspect.torch_trace import eager_attention, float_array
 from tests.analysis.inspect.folders import text, with_tokenizer
 

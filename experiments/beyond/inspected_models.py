@@ -22,7 +22,8 @@ from experiments.rows import read_rows
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import to_json
 from jaxpe._core.results import load_result
-from jaxpe.analysis.inspect import STAGES, InspectOptions, InspectResult, inspect_model
+from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
+from jaxpe.analysis.inspect.job import STAGES
 from jaxpe.analysis.inspections import (
     MEASURES,
     ModelMeasures,

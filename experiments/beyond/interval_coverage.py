@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from experiments.common import Run, main
-from jaxpe import position_decodability
-from jaxpe.analysis.inspect import Means, probe_layers
+from jaxpe.analysis.inspect.averages import Means
+from jaxpe.analysis.inspect.position_probe import probe_layers
 from jaxpe.analysis.intervals import lead_interval, pair_level, seed_interval, seed_mean
+from jaxpe.geometry import position_decodability
 
 MEANS, SPREADS = (0.5, 0.9, 0.99, 0.999), (0.0, 0.001, 0.01, 0.1)
 TRIALS, SEEDS = (50, 200, 1000, 10_000), (3, 5, 10)

@@ -57,6 +57,12 @@ from jaxpe import geometry
 from jaxpe._core.errors import InputError
 from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
+from jaxpe.geometry.noise.cross_validation import (
+    HeldOut,
+    cross_validated_choice,
+    half_sample_interval,
+)
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 LENGTHS = (32, 128, 512)
 TAUS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -160,8 +166,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     free = free_numbers(numbers, samples, halves)
     parts = np.split(samples, np.cumsum([len(family) for family in grids.values()])[:-1], axis=2)
     chosen = {
-        family: geometry.cross_validated_choice(part)
-        for family, part in zip(grids, parts, strict=True)
+        family: cross_validated_choice(part) for family, part in zip(grids, parts, strict=True)
     }
     best = [int(part.mean(axis=(0, 1)).argmin()) for part in parts]
     tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
@@ -180,7 +185,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
         },
         "range of least stress": RANGES[best[2]],
         "more than power": {
-            name: ends(geometry.half_sample_interval(samples - chosen["power"].samples))
+            name: ends(half_sample_interval(samples - chosen["power"].samples))
             for name, samples in others.items()
         },
         "free": ends(free),
@@ -193,14 +198,12 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     }
 
 
-def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
+def held_out(P: Any, halves: SplitHalfGeometry) -> np.ndarray:
     """Stress on every half, `[splits, 2, encodings]`."""
     return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
 
 
-def free_numbers(
-    numbers: np.ndarray, samples: np.ndarray, halves: geometry.SplitHalfGeometry
-) -> geometry.HeldOut:
+def free_numbers(numbers: np.ndarray, samples: np.ndarray, halves: SplitHalfGeometry) -> HeldOut:
     """Held-out stress of the numbers of least stress on the other half.
 
     Starts are the best of `numbers` on the half that is fitted, MDS and random orders.
@@ -215,7 +218,7 @@ def free_numbers(
         fitted[at] = least_stress(d, starts)[:, None]
     stress = held_out(fitted, halves)  # [splits, 2, splits, 2], of each fit on each half
     own = stress[splits, 0, splits, 1], stress[splits, 1, splits, 0]
-    return geometry.half_sample_interval(np.stack(own, axis=1))
+    return half_sample_interval(np.stack(own, axis=1))
 
 
 def least_stress(d: np.ndarray, starts: list[np.ndarray]) -> np.ndarray:
@@ -251,7 +254,7 @@ def _least_stress(d: np.ndarray, start: np.ndarray) -> np.ndarray:
     return x
 
 
-def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str, Any]:
+def vectors(n: int, tau: float, halves: SplitHalfGeometry) -> dict[str, Any]:
     """Families of vectors at each width, and at the width that is best on the other half."""
     i = jnp.arange(n, dtype=jnp.float32)
     moved = (n - 1) * power_positions(i, tau=tau) / power_positions(i[-1:], tau=tau)
@@ -271,14 +274,14 @@ def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str,
         samples = held_out(np.stack(rows), halves)
         mean = samples.mean(axis=(0, 1))
         found[name] = {
-            "best width": ends(geometry.cross_validated_choice(samples)),
+            "best width": ends(cross_validated_choice(samples)),
             "width": WIDTHS[int(mean.argmin())],
             "by width": mean,
         }
     return found
 
 
-def explained(lag: np.ndarray, halves: geometry.SplitHalfGeometry) -> geometry.HeldOut:
+def explained(lag: np.ndarray, halves: SplitHalfGeometry) -> HeldOut:
     """Share of the squared distances of a half that the other's means at each lag explain."""
     upper = np.triu_indices(len(lag), 1)
     edges = np.quantile(lag[upper], np.linspace(0, 1, BINS + 1)[1:-1])
@@ -292,10 +295,10 @@ def explained(lag: np.ndarray, halves: geometry.SplitHalfGeometry) -> geometry.H
         means = np.bincount(bins[both], other, minlength=BINS) / count
         rest = np.sum((own - means[bins[both]]) ** 2)
         samples[split, half] = 1 - rest / np.sum((own - own.mean()) ** 2)
-    return geometry.half_sample_interval(samples)
+    return half_sample_interval(samples)
 
 
-def ends(found: geometry.HeldOut, *index: int) -> dict[str, float]:
+def ends(found: HeldOut, *index: int) -> dict[str, float]:
     mean, low, high = (float(np.asarray(x)[index]) for x in (found.mean, found.low, found.high))
     return {"estimate": mean, "low": low, "high": high}
 

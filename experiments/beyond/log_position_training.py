@@ -21,7 +21,8 @@ from experiments.common import Run, main, plain
 from experiments.learning import scaled_to_tokens
 from experiments.learning_tasks import LENGTH, SIZES, Task, next_words, train
 from experiments.rows import add_row, read_rows, row_of
-from jaxpe.encodings import from_vectors, legendre, log_position, sinusoidal, warp_positions
+from jaxpe.encodings import legendre, log_position, sinusoidal, warp_positions
+from jaxpe.encodings.families.absolute import from_vectors
 
 RATE, STEPS, CHOICE_SEEDS, SEEDS = 1e-2, 600, 2, 8
 SCALES, ALPHA = (0.25, 1.0, 4.0), 0.05

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import Run, main, new_figure, save_figure
 from experiments.learning import interval, once
 from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
+from jaxpe import encodings
 from jaxpe.analysis.extrapolation.encodings import (
     stretched_encoding,
     trained_as,
@@ -28,7 +28,7 @@ from jaxpe.analysis.extrapolation.encodings import (
 )
 from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
 from jaxpe.nn import functionalize
-from jaxpe.training import cross_entropy
+from jaxpe.training.losses import cross_entropy
 
 LONG = 4 * LENGTH
 PARTS = {"up to T": (0, LENGTH), "T to 2T": (LENGTH, 2 * LENGTH), "2T to 4T": (2 * LENGTH, LONG)}
@@ -57,26 +57,25 @@ GROUPS = {
 
 def rope_then_none(sizes: EncodingSizes) -> LayerPattern:
     """SmolLM3 and RNoPE with a period of two."""
-    return interleaved_layers(jaxpe.rope(head_dim=sizes.head_dim), identity(), period=2)
+    return interleaved_layers(encodings.rope(head_dim=sizes.head_dim), identity(), period=2)
 
 
 def window_then_rope(sizes: EncodingSizes) -> LayerPattern:
     """Gemma 3 with a period of two, windows of a third of the training length."""
-    return jaxpe.encodings.gemma3(
-        head_dim=sizes.head_dim, window=max(2, sizes.length // 3), period=2
-    )
+    return encodings.gemma3(head_dim=sizes.head_dim, window=max(2, sizes.length // 3), period=2)
 
 
 def chunks_then_none(sizes: EncodingSizes) -> LayerPattern:
     """Llama 4 with a period of two, chunks of the training length."""
-    return jaxpe.encodings.llama4(
+    return encodings.llama4(
         head_dim=sizes.head_dim, chunk=sizes.length, temperature_period=sizes.length, period=2
     )
 
 
-def rope_ssmax(sizes: EncodingSizes) -> jaxpe.Encoding:
-    return jaxpe.chain(
-        jaxpe.rope(head_dim=sizes.head_dim), jaxpe.encodings.ssmax(num_heads=sizes.num_heads)
+def rope_ssmax(sizes: EncodingSizes) -> encodings.Encoding:
+    return encodings.chain(
+        encodings.rope(head_dim=sizes.head_dim),
+        encodings.ssmax(num_heads=sizes.num_heads),
     )
 
 

@@ -22,15 +22,20 @@ from jaxpe import geometry
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.analysis.corpus.where import where_position_tells
-from jaxpe.data import neighbour_similarity
-from jaxpe.geometry import PositionGeometry, PositionHalves
+from jaxpe.data.corpora.groups import neighbour_similarity
+from jaxpe.geometry.counts.cohorts import cohort_of
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.counts.rotations import moving_tokens
+from jaxpe.geometry.counts.token_lists import token_lists
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.cross_validation import (
+    DEFAULT_HALF_NULLS,
+    PositionHalves,
+    disjoint_position_geometries,
+)
 from jaxpe.geometry.noise.half_products import DEFAULT_FOLDS
-from jaxpe.geometry.noise.position import null_keys, position_part
+from jaxpe.geometry.noise.position import PositionGeometry, null_keys, position_part
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 200, 2
@@ -93,7 +98,7 @@ def of_bits(corpus: Corpus, name: str, seed: int) -> tuple[float, ...]:
     """Bits from the start, their interval and the truth, with the weights of the positions."""
     drawn, key = padded(corpus.draw(generator(name, seed))), jax.random.key(seed)
     known = {"mask": drawn.mask, "groups": drawn.groups, "ended": drawn.ended}
-    tokens = geometry.token_lists(drawn.ids, vocab_size=VOCAB, folds=DEFAULT_FOLDS, **known)
+    tokens = token_lists(drawn.ids, vocab_size=VOCAB, folds=DEFAULT_FOLDS, **known)
     rotating = null_keys(key)[1][:DEFAULT_HALF_NULLS]
     nulls = [tokens.rotated(each) for each in rotating]
     start = where_position_tells(tokens, nulls, key=jax.random.fold_in(key, 1)).start
@@ -183,7 +188,7 @@ def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tupl
         for key in rotating[:DEFAULT_HALF_NULLS]
     ]
     counts, *nulls = [geometry.count_tokens(ids, **known, **sizes) for ids in (drawn.ids, *rotated)]
-    halves = geometry.disjoint_position_geometries(
+    halves = disjoint_position_geometries(
         counts, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )
     return whole, halves, halving
@@ -195,7 +200,7 @@ def _small(drawn: Documents, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     whole, halves, halving = report_geometries(drawn, key, VOCAB)
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
     folded = {"vocab_size": VOCAB, "folds": DEFAULT_FOLDS, "groups": drawn.groups}
-    inside = drawn.mask & geometry.cohort_of(drawn.mask)[:, None]
+    inside = drawn.mask & cohort_of(drawn.mask)[:, None]
     cohort = geometry.count_tokens(drawn.ids, mask=inside, **folded)
     found = {
         "split half": whole.split_half,

@@ -21,6 +21,8 @@ from experiments.position_parts import FOLDS, Documents, documents_of, null_docu
 from jaxpe import geometry
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.data import tokenize
+from jaxpe.geometry.counts.token_lists import token_lists
+from jaxpe.geometry.noise.cross_validation import disjoint_geometries, half_sample_interval
 
 SEEDS, DOCUMENTS, LENGTH, WORDS, PIECES, MOST_PIECES = 60, 2000, 32, 400, 256, 4
 SHUFFLES = 4
@@ -77,8 +79,8 @@ def of_ends(documents: Documents) -> dict[str, Any]:
     sizes |= {"groups": groups}
 
     def traces(ids: np.ndarray) -> np.ndarray:
-        tokens = geometry.token_lists(ids, **sizes)
-        halves = geometry.disjoint_geometries(tokens, key=jax.random.key(0), splits=SPLITS)
+        tokens = token_lists(ids, **sizes)
+        halves = disjoint_geometries(tokens, key=jax.random.key(0), splits=SPLITS)
         return np.trace(halves.gram, axis1=2, axis2=3)  # [splits, 2]
 
     own, labels = traces(ids), np.arange(len(ids), dtype=np.uint32)
@@ -90,7 +92,7 @@ def of_ends(documents: Documents) -> dict[str, Any]:
 
     moving = (counted, counted & ~last)
     every, others = (own - np.mean(shuffles(moves), axis=0) for moves in moving)
-    share = geometry.half_sample_interval(1 - others / every)
+    share = half_sample_interval(1 - others / every)
     return {"ended": last.any(axis=1).mean(), "trace": every.mean(), "share": ends(share)}
 
 

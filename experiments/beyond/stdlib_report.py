@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-import jaxpe
 from experiments.common import Run, main
+from jaxpe import encodings, geometry
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.data import load_tokens
 from jaxpe.report.console import rich_table
@@ -37,19 +37,19 @@ def script() -> dict[str, float]:
     """Shares of the observed variance, and stress of sinusoids against what is observed and not."""
     corpus = load_tokens("stdlib", length=LENGTH)
     documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask}
-    mu = jaxpe.positional_distributions(jaxpe.count_tokens(corpus.ids, **documents))
-    position = jaxpe.position_geometry(
+    mu = geometry.positional_distributions(geometry.count_tokens(corpus.ids, **documents))
+    position = geometry.position_geometry(
         corpus.ids, groups=corpus.groups(), key=jax.random.key(0), **documents
     )
-    P = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
-    D = jaxpe.hellinger_distances(mu)
-    observed = jnp.trace(jaxpe.hellinger_gram(mu))
+    P = encodings.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
+    D = geometry.hellinger_distances(mu)
+    observed = jnp.trace(geometry.hellinger_gram(mu))
     return {
         "noise": float(1 - position.split_half.trace / observed),
         "composition": float(position.composition / observed),
         "position": float(position.trace / observed),
-        "observed": float(jaxpe.scaled_stress(P, D).stress),
-        "of_position": float(jaxpe.scaled_stress(P, position.distances).stress),
+        "observed": float(geometry.scaled_stress(P, D).stress),
+        "of_position": float(geometry.scaled_stress(P, position.distances).stress),
     }
 
 

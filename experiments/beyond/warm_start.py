@@ -36,7 +36,7 @@ def rows(folder: Path, *, count: int) -> dict[str, np.ndarray]:
     return {"ids": tokens.ids[full], "mask": tokens.mask[full]}
 
 
-def swapped(model: nn.CausalLM, encoding: jaxpe.Encoding | None) -> nn.CausalLM:
+def swapped(model: nn.CausalLM, encoding: jaxpe.encodings.Encoding | None) -> nn.CausalLM:
     if encoding is None:
         return model
     return nn.with_encoding(model, encoding, key=jax.random.key(0))
@@ -64,12 +64,12 @@ def experiment(run: Run) -> dict[str, Any]:
     data = rows(folder, count=HELD_OUT + STEPS * ROWS)
     model = nn.load_causal_lm(folder)
     config = model.decoder.config
-    fields = {"base": 100_000.0, "scaling": jaxpe.YarnScaling(*YARN)}
+    fields = {"base": 100_000.0, "scaling": jaxpe.encodings.YarnScaling(*YARN)}
     encodings = {
         "rope": None,
-        "yarn": jaxpe.rope(head_dim=config.head_width, **fields),
-        "alibi": jaxpe.alibi(num_heads=config.num_heads),
-        "none": jaxpe.identity(),
+        "yarn": jaxpe.encodings.rope(head_dim=config.head_width, **fields),
+        "alibi": jaxpe.encodings.alibi(num_heads=config.num_heads),
+        "none": jaxpe.encodings.identity(),
     }
     result: dict[str, Any] = {"sizes": {"length": LENGTH, "rows": ROWS, "steps": steps}}
     result["sizes"] |= {"held_out": HELD_OUT, "rate": RATE, "yarn": YARN[0]}

@@ -16,7 +16,7 @@ from experiments.common import BLUE, GREY, ORANGE, Run
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import load_tokens
-from jaxpe.geometry import cohort_of
+from jaxpe.geometry.counts.cohorts import cohort_of
 
 CORPORA: dict[str, dict[str, Any]] = {
     "stdlib, 128": {"source": "stdlib", "length": 128},

@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import Run, main
+from jaxpe import encodings
+from jaxpe.encodings.families.bias import alibi_slopes
+from jaxpe.encodings.families.rotary import rotary_permutation
 
 GRADIENTS = ("sinusoidal", "learned", "rope", "alibi")
 INFORMATION = ("sinusoidal", "learned", "shaw", "alibi", "wavelet", "legendre")
@@ -20,14 +22,16 @@ BEYOND = (*INFORMATION, "rope", "legendre_clipped")
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
-    found = {e.name: jaxpe.encoding_properties(e, sizes=sizes) for e in jaxpe.catalogue(*BEYOND)}
+    sizes = encodings.EncodingSizes(64, 4, 16, 64) if run.quick else encodings.EncodingSizes()
+    found = {
+        e.name: encodings.encoding_properties(e, sizes=sizes) for e in encodings.catalogue(*BEYOND)
+    }
     result: dict[str, Any] = {
         "gradient": {n: {"ours": list(found[n].gradient)} for n in GRADIENTS},
         "parameters": {n: {"ours": found[n].trainable} for n in GRADIENTS},
         "information": {n: {"ours": [found[n].absolute, found[n].relative]} for n in INFORMATION},
         "beyond": {n: {"ours": found[n].beyond} for n in BEYOND},
-        "alibi_slopes_of_8_heads": jaxpe.encodings.alibi_slopes(8),
+        "alibi_slopes_of_8_heads": alibi_slopes(8),
         "smallest_frequency": smallest_frequency(),
         "ntk": ntk_base(),
         "sinusoids_far_apart": sinusoids_far_apart(5 if run.quick else 7),
@@ -50,12 +54,12 @@ def relative_error(found: Any, true: Any) -> float:
 
 def shift_is_a_rotation() -> float:
     """Bisset, Sec. 2.3: PE(i + k) = R(k) PE(i). Largest deviation over offsets to 1,000."""
-    turn = jaxpe.rope(head_dim=64, layout="interleaved")
+    turn = encodings.rope(head_dim=64, layout="interleaved")
     i, k = np.arange(256), np.array([1, 17, 1000])
-    rows = jaxpe.sinusoidal_vectors(i, dim=64)
+    rows = encodings.sinusoidal_vectors(i, dim=64)
     # sin comes first, so a shift by k turns (sin, cos) by −ω k.
     turned = [turn.query((), rows[:, None], -np.full(256, s))[:, 0] for s in k]
-    moved = [jaxpe.sinusoidal_vectors(i + s, dim=64) for s in k]
+    moved = [encodings.sinusoidal_vectors(i + s, dim=64) for s in k]
     return float(np.max(np.abs(np.stack(turned) - np.stack(moved))))
 
 
@@ -64,12 +68,10 @@ def layout_of_the_code() -> dict[str, float]:
     q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
     i = np.arange(32)
     cos, sin = _their_tables(32, 8)
-    interleaved = jaxpe.rope(head_dim=8, layout="interleaved")
+    interleaved = encodings.rope(head_dim=8, layout="interleaved")
     ours, keys = (np.asarray(interleaved.query((), x[:, None], i)[:, 0]) for x in (q, k))
-    half = np.asarray(jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0])
-    order = jaxpe.encodings.rotary_permutation(
-        rotary_dim=8, source="interleaved", target="half_split"
-    )
+    half = np.asarray(encodings.rope(head_dim=8).key((), k[:, None], i)[:, 0])
+    order = rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
     theirs, logits = _their_rope(q, cos, sin), ours @ keys.T
     return {
         "after_the_permutation": np.max(np.abs(theirs - ours[:, order])),
@@ -164,7 +166,7 @@ def fourier_basis() -> dict[str, dict[str, float]]:
     """
     found = {}
     for d in (4, 8, 64, 512):
-        columns = np.asarray(jaxpe.sinusoidal_vectors(np.arange(d), dim=d))
+        columns = np.asarray(encodings.sinusoidal_vectors(np.arange(d), dim=d))
         unit = columns / np.linalg.norm(columns, axis=0)
         found[str(d)] = {
             "rank": int(np.linalg.matrix_rank(columns)),
@@ -182,15 +184,18 @@ def moved_logits() -> dict[str, float]:
     rng, i = np.random.default_rng(0), np.arange(64)
     x, weights = rng.standard_normal((64, 64)), rng.standard_normal((2, 64, 64)) / 8
     found = {}
-    table = jaxpe.learned(length=263, dim=64, stddev=1.0)
-    absolute = {"sinusoidal": jaxpe.sinusoidal(dim=64), "learned": table}
-    relative = {"rope": jaxpe.rope(head_dim=64), "alibi": jaxpe.alibi(num_heads=1)}
+    table = encodings.learned(length=263, dim=64, stddev=1.0)
+    absolute = {"sinusoidal": encodings.sinusoidal(dim=64), "learned": table}
+    relative = {
+        "rope": encodings.rope(head_dim=64),
+        "alibi": encodings.alibi(num_heads=1),
+    }
     for name, e in (absolute | relative).items():
         params, logits = e.init(jax.random.key(0)), []
         for at in (i, i + 7):
             q, k = ((e.embed(params, x, at) @ w)[:, None] for w in weights)
             both = {"q_positions": at, "k_positions": at}
-            logits.append(jaxpe.attention_logits(e, params, q, k, **both))
+            logits.append(encodings.attention_logits(e, params, q, k, **both))
         found[name] = relative_error(logits[1], logits[0])
         if name in absolute:
             rows = np.asarray(e.vectors(params, np.arange(263)))
@@ -207,8 +212,13 @@ def functions_of_the_offset() -> dict[str, float]:
     """
     q, k = np.random.default_rng(0).standard_normal((2, 128, 1, 1, 64))
     q, offsets, functions = np.broadcast_to(q, (128, 512, 1, 64)), np.arange(512), {}
-    for name, e in {"rope": jaxpe.rope(head_dim=64), "alibi": jaxpe.alibi(num_heads=1)}.items():
-        logits = jaxpe.attention_logits(e, (), q, k, q_positions=offsets, k_positions=offsets[:1])
+    for name, e in {
+        "rope": encodings.rope(head_dim=64),
+        "alibi": encodings.alibi(num_heads=1),
+    }.items():
+        logits = encodings.attention_logits(
+            e, (), q, k, q_positions=offsets, k_positions=offsets[:1]
+        )
         functions[name] = np.asarray(logits[:, 0, :, 0] - logits[:, 0, :1, 0])
     rope = functions["rope"]
     best = np.linalg.lstsq(rope.T, -0.5 * offsets, rcond=1e-6)[0]
@@ -221,7 +231,7 @@ def added_and_appended() -> dict[str, float]:
     rng = np.random.default_rng(0)
     x, table = rng.standard_normal((2, 16, 8))
     i, target = np.arange(16), rng.standard_normal((16, 8))
-    modes = [jaxpe.learned(length=16, dim=8, mode=mode) for mode in ("add", "concat")]
+    modes = [encodings.learned(length=16, dim=8, mode=mode) for mode in ("add", "concat")]
     add, append = ((lambda x, t, m=m: m.embed({"table": t}, x, i)) for m in modes)
     small, wide = rng.standard_normal((3, 8, 8)), rng.standard_normal((3, 16, 16))
 
@@ -267,7 +277,7 @@ def bias_gradients() -> dict[str, float]:
 
 def t5_encoder() -> dict[str, float]:
     """Bisset, Sec. 10.3: T5's encoder adds a bias by offset. Moved by 1,000, and reversed."""
-    t5 = jaxpe.t5(num_heads=4)
+    t5 = encodings.t5(num_heads=4)
     params, q, i = t5.init(jax.random.key(0)), jnp.zeros((16, 4, 8)), np.arange(16)
     bias = t5.bias(params, q, q, i, i)
     moved, turned = (t5.bias(params, q, q, at, at) for at in (i + 1000, i[::-1]))
@@ -276,14 +286,14 @@ def t5_encoder() -> dict[str, float]:
 
 def ntk_base() -> dict[str, float]:
     """Bisset, Sec. 8.2: θ·s^(d/(d−2)) keeps the fastest frequency and divides the slowest by s."""
-    plain = jaxpe.encodings.inverse_frequencies(64)
-    scaled = jaxpe.encodings.inverse_frequencies(64, base=1e4 * 4.0 ** (64 / 62))
+    plain = encodings.inverse_frequencies(64)
+    scaled = encodings.inverse_frequencies(64, base=1e4 * 4.0 ** (64 / 62))
     return {"fastest": float(scaled[0] / plain[0]), "slowest": float(plain[-1] / scaled[-1])}
 
 
 def smallest_frequency() -> dict[str, dict[str, float]]:
     """Bisset, Sec. 2.2, and the geometry paper: 10000⁻¹. The formula gives 10000^(−(d − 2)/d)."""
-    found = {d: float(jaxpe.encodings.inverse_frequencies(d)[-1]) for d in (4, 64, 512)}
+    found = {d: float(encodings.inverse_frequencies(d)[-1]) for d in (4, 64, 512)}
     return {str(d): {"smallest": w, "over_1e-4": w / 1e-4} for d, w in found.items()}
 
 
@@ -297,7 +307,7 @@ def sinusoids_far_apart(digits: int) -> dict[str, dict[str, float]]:
 
 
 def _nearest_far(dim: int, digits: int) -> dict[str, float]:
-    omega = jaxpe.encodings.inverse_frequencies(dim)
+    omega = encodings.inverse_frequencies(dim)
     step = np.sqrt(np.sum(2 - 2 * np.cos(omega)))
     ends = [10**k for k in range(5, (min(digits, 6) if dim > 64 else digits) + 1)]
     found, nearest = {}, np.inf
@@ -312,7 +322,7 @@ def _nearest_far(dim: int, digits: int) -> dict[str, float]:
 
 def legendre_beyond() -> dict[str, float]:
     """Li, Sec. 6.2: distance between neighbours at 1, 2, 4 and 8 lengths over that inside."""
-    rows = np.asarray(jaxpe.encodings.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512))
+    rows = np.asarray(encodings.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512))
     steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
     return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
 
@@ -321,7 +331,7 @@ def wavelet_rows() -> dict[str, dict[str, float]]:
     """Li, Sec. 6.1.2: "the vectors ... are orthonormal up to scaling". Of unit rows, by order."""
     found = {}
     for order in (1, 2, 3, 4, 8):
-        rows = jaxpe.encodings.wavelet_vectors(np.arange(64), dim=64, length=64, order=order)
+        rows = encodings.wavelet_vectors(np.arange(64), dim=64, length=64, order=order)
         between = np.abs(rows @ rows.T - np.eye(64))
         rank = int(np.linalg.matrix_rank(rows))
         found[str(order)] = {"largest_product": float(between.max()), "rank": rank}
@@ -333,7 +343,7 @@ def legendre_columns() -> dict[str, dict[str, float]]:
     found = {}
     for over in (1, 2, 4, 5, 8):
         columns = np.asarray(
-            jaxpe.encodings.legendre_vectors(np.arange(64), dim=64, length=64, s=64 / over)
+            encodings.legendre_vectors(np.arange(64), dim=64, length=64, s=64 / over)
         )
         unit = columns / np.linalg.norm(columns, axis=0)
         products = (unit.T @ unit)[~np.eye(64, dtype=bool)]

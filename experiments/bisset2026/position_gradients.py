@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-import jaxpe
 from experiments.common import Run, main
 from experiments.learning import interval
 from experiments.learning_tasks import (
@@ -31,6 +30,7 @@ from experiments.learning_tasks import (
     train,
     words_at_offsets,
 )
+from jaxpe import encodings
 
 PLACES, LETTERS, FALL = 24, 16, 0.8
 RATE, SEEDS, BATCHES = 3e-3, 3, 64
@@ -63,8 +63,8 @@ def shares() -> np.ndarray:
 def experiment(run: Run) -> dict[str, Any]:
     rows = 2000 if run.quick else None
     how: dict[str, Any] = {"most": 20, "window": 5, "tail": 6} if run.quick else {}
-    learned = partial(jaxpe.learned, dim=SIZES.dim)
-    shaw = jaxpe.shaw(head_dim=SIZES.head_dim, max_distance=LENGTH - 1)
+    learned = partial(encodings.learned, dim=SIZES.dim)
+    shaw = encodings.shaw(head_dim=SIZES.head_dim, max_distance=LENGTH - 1)
     cases = {
         "absolute, read a place": (read_a_place, learned(length=PLACES)),
         "absolute, tags": (tags, learned(length=LENGTH)),

@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments import common
 from experiments.common import GREY, Run
 from experiments.learning import interval
-from jaxpe import nn, spectral, training
+from jaxpe import encodings, nn, spectral, training
 from jaxpe.data import load_tokens
 
 BLOCK = 16  # words whose loss is averaged
@@ -68,7 +67,7 @@ QUICK = Sizes(
 
 
 def frequencies(sizes: Sizes, **scaled: Any) -> np.ndarray:
-    return np.asarray(jaxpe.encodings.rope_frequencies(head_dim=sizes.head_dim, **scaled).inverse)
+    return np.asarray(encodings.rope_frequencies(head_dim=sizes.head_dim, **scaled).inverse)
 
 
 def slow(sizes: Sizes) -> np.ndarray:
@@ -76,20 +75,20 @@ def slow(sizes: Sizes) -> np.ndarray:
     return frequencies(sizes) * sizes.length < 2 * np.pi
 
 
-def some_divided(sizes: Sizes, length: int, chosen: np.ndarray) -> jaxpe.encodings.LongRopeScaling:
+def some_divided(sizes: Sizes, length: int, chosen: np.ndarray) -> encodings.LongRopeScaling:
     """ω/s for the chosen frequencies alone."""
     divisors = tuple(np.where(chosen, length / sizes.length, 1.0).tolist())
-    return jaxpe.encodings.LongRopeScaling(divisors, divisors, sizes.length, attention_factor=1.0)
+    return encodings.LongRopeScaling(divisors, divisors, sizes.length, attention_factor=1.0)
 
 
 # Of a model trained at T, for a text of length L = sT.
 SCALINGS: dict[str, Callable[[int, Sizes], Any]] = {
     "none": lambda L, sizes: None,
-    "linear": lambda L, sizes: jaxpe.encodings.LinearScaling(L / sizes.length),
-    "ntk": lambda L, sizes: jaxpe.encodings.NtkScaling(L / sizes.length),
-    "dynamic": lambda L, sizes: jaxpe.encodings.DynamicScaling(L / sizes.length, sizes.length),
-    "yarn": lambda L, sizes: jaxpe.YarnScaling(L / sizes.length, sizes.length),
-    "parts": lambda L, sizes: jaxpe.encodings.NtkByPartsScaling(L / sizes.length, sizes.length),
+    "linear": lambda L, sizes: encodings.LinearScaling(L / sizes.length),
+    "ntk": lambda L, sizes: encodings.NtkScaling(L / sizes.length),
+    "dynamic": lambda L, sizes: encodings.DynamicScaling(L / sizes.length, sizes.length),
+    "yarn": lambda L, sizes: encodings.YarnScaling(L / sizes.length, sizes.length),
+    "parts": lambda L, sizes: encodings.NtkByPartsScaling(L / sizes.length, sizes.length),
     "slow": lambda L, sizes: some_divided(sizes, L, slow(sizes)),
     "fast": lambda L, sizes: some_divided(sizes, L, ~slow(sizes)),
     "one": lambda L, sizes: some_divided(sizes, L, np.cumsum(slow(sizes)) == 1),
@@ -149,17 +148,17 @@ def reviews(sizes: Sizes) -> Data:
     return Data(ids[fit], lengths[fit], ids[held_out[: sizes.read]])
 
 
-def encoding_of(name: str, sizes: Sizes, *, length: int | None = None) -> jaxpe.Encoding:
+def encoding_of(name: str, sizes: Sizes, *, length: int | None = None) -> encodings.Encoding:
     """ALiBi, none, or RoPE with a scaling for texts of this length (plain where there is none)."""
     if name == "alibi":
-        return jaxpe.alibi(num_heads=sizes.heads)
+        return encodings.alibi(num_heads=sizes.heads)
     if name == "nope":
-        return jaxpe.identity()
+        return encodings.identity()
     scaling = None if length is None else SCALINGS[name](length, sizes)
-    return jaxpe.rope(head_dim=sizes.head_dim, scaling=scaling, length=length)
+    return encodings.rope(head_dim=sizes.head_dim, scaling=scaling, length=length)
 
 
-def build(encoding: jaxpe.Encoding, sizes: Sizes, key: jax.Array) -> nn.CausalLM:
+def build(encoding: encodings.Encoding, sizes: Sizes, key: jax.Array) -> nn.CausalLM:
     config = nn.TransformerConfig(
         vocab_size=sizes.vocab_size,
         dim=sizes.dim,

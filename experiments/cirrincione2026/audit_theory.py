@@ -33,8 +33,11 @@ from experiments.common import DataMissingError, Run, main
 from experiments.rows import read_rows
 from jaxpe.analysis import audit as audits
 from jaxpe.analysis import to_json
-from jaxpe.analysis.audit import AuditOptions, Subject, SubjectOptions
-from jaxpe.data import LabelledTokens
+from jaxpe.analysis.audit import AuditOptions, SubjectOptions
+from jaxpe.analysis.audit.kernel import kernel_pairs
+from jaxpe.analysis.audit.result import KernelPairs
+from jaxpe.analysis.subject import Subject
+from jaxpe.data.corpora.labelled import LabelledTokens
 from jaxpe.theory import monotone_fit
 from jaxpe.theory.monotone_fit import pairs
 from jaxpe.training.documents import Vocabulary, document_geometry
@@ -162,7 +165,7 @@ def of_subjects(
     zero, b = audits.kernel_and_forcing(model, seed=0)
     own, _ = audits.kernel_and_forcing(model, seed=0, P=model.functions.vectors)
     lemma_18 = jax.jit(jaxpe.theory.lemma_18)(zero, b, D)
-    shown = audits.kernel_pairs(zero, b, D, lemma_18=lemma_18)
+    shown = kernel_pairs(zero, b, D, lemma_18=lemma_18)
     kept = np.flatnonzero(D.present)
     alphas = {"at_0": np.asarray(zero), "at_own_P": np.asarray(own)}
     alphas = {name: alpha[np.ix_(kept, kept)] for name, alpha in alphas.items()}
@@ -215,7 +218,7 @@ def explained(d: np.ndarray, alpha: np.ndarray, *, quick: bool) -> dict[str, flo
     }
 
 
-def without_largest(shown: audits.KernelPairs) -> dict[str, float]:
+def without_largest(shown: KernelPairs) -> dict[str, float]:
     """Shares explained by d_H at P = 0 without the entry that is largest in magnitude."""
     size = np.abs(shown.alpha)
     kept = size < size.max()
@@ -224,7 +227,7 @@ def without_largest(shown: audits.KernelPairs) -> dict[str, float]:
     return {way: float(getattr(fit, f"explained_{way}")) for way in ways}
 
 
-def of_bound(audit: Any, shown: audits.KernelPairs) -> dict[str, Any]:
+def of_bound(audit: Any, shown: KernelPairs) -> dict[str, Any]:
     """Both sides of (13) over pairs: how many break it, and by how much the others are below."""
     numbers = {k: float(v) for k, v in audit.measured.items()}
     reached, bound = shown.reached, shown.bound

@@ -13,6 +13,7 @@ import numpy as np
 
 import jaxpe
 from experiments import common
+from jaxpe import geometry
 from jaxpe.data import load_tokens
 
 
@@ -21,45 +22,45 @@ def experiment(run: common.Run) -> dict[str, Any]:
         return {name: compared(mu) for name, mu in distributions(run).items()}
 
 
-def distributions(run: common.Run) -> dict[str, jaxpe.PositionalDistributions]:
+def distributions(run: common.Run) -> dict[str, geometry.PositionalDistributions]:
     """True and estimated distributions of the synthetic corpora, and the real ones."""
     found, counts = {}, {}
     for corpus in (jaxpe.data.three_regimes(), jaxpe.data.zipf_drift(documents=2000)):
         mu = corpus.distributions
-        found[f"{corpus.name}_true"] = jaxpe.PositionalDistributions(
+        found[f"{corpus.name}_true"] = geometry.PositionalDistributions(
             jnp.asarray(mu), jnp.ones(len(mu), bool)
         )
-        counts[corpus.name] = jaxpe.count_tokens(corpus.ids, vocab_size=mu.shape[1])
+        counts[corpus.name] = geometry.count_tokens(corpus.ids, vocab_size=mu.shape[1])
     if not run.quick:
         corpus = load_tokens("stdlib")
-        counts["stdlib"] = jaxpe.count_tokens(
+        counts["stdlib"] = geometry.count_tokens(
             corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask
         )
         counts |= common.present(common.real_counts)
     for name, counted in counts.items():
-        found[name] = jaxpe.positional_distributions(np.asarray(counted.tokens))
+        found[name] = geometry.positional_distributions(np.asarray(counted.tokens))
     return found
 
 
-def compared(mu: jaxpe.PositionalDistributions) -> dict[str, Any]:
-    geodesic = jaxpe.fisher_rao_distances(mu)
+def compared(mu: geometry.PositionalDistributions) -> dict[str, Any]:
+    geodesic = geometry.fisher_rao_distances(mu)
     largest = {"largest_distance": float(geodesic.values.max())}
     return {
         "positions": int(mu.present.sum()),
-        "hellinger": described(jaxpe.hellinger_distances(mu)),
+        "hellinger": described(geometry.hellinger_distances(mu)),
         "fisher_rao": described(geodesic) | largest,
     }
 
 
-def described(D: jaxpe.Distances) -> dict[str, Any]:
-    mds = jaxpe.classical_mds(D, dim=len(D.present))
+def described(D: geometry.Distances) -> dict[str, Any]:
+    mds = geometry.classical_mds(D, dim=len(D.present))
     eigenvalues = np.asarray(mds.eigenvalues)
     tolerance = len(eigenvalues) * np.finfo(float).eps * np.abs(eigenvalues).max() * 10
     return {
         "rank": int(mds.rank),
         "negative_eigenvalues": int(np.sum(eigenvalues < -tolerance)),
         "negative_mass": float(mds.negative_mass),
-        "stress_at_full_width": float(jaxpe.stress(mds.coordinates, D)),
+        "stress_at_full_width": float(geometry.stress(mds.coordinates, D)),
     }
 
 

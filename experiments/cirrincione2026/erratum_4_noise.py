@@ -5,10 +5,10 @@ B, the true squared distances and the true rank:
 
 - plug-in: B from √μ̂;
 - less the permutation null: minus the mean plug-in B of corpora permuted within documents;
-- less the noise floor: minus the analytic `jaxpe.noise_floor`;
-- split halves: `jaxpe.split_half_geometry`.
+- less the noise floor: minus the analytic `jaxpe.geometry.noise_floor`;
+- split halves: `jaxpe.geometry.split_half_geometry`.
 
-The rank is that of `jaxpe.significant_rank`.
+The rank is that of `jaxpe.geometry.significant_rank`.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ import numpy as np
 
 import jaxpe
 from experiments import common
-from jaxpe.data import SyntheticCorpus
+from jaxpe.data.corpora.synthetic import SyntheticCorpus
 
 SIZES = (250, 1000, 2000, 4000, 12_500, 50_000, 100_000)
 FOLDS, SPLITS, NULLS = 16, 4, 20
@@ -72,7 +72,7 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
     halving, *keys = jax.random.split(key, NULLS + 1)  # as `significant_rank` draws them
     plug_in, split, floor, plug_in_rank = measured(ids, halving, vocab_size=vocab_size)
     null = [np.asarray(rotated_gram(k, ids, vocab_size=vocab_size)) for k in keys]
-    rank = jaxpe.significant_rank(
+    rank = jaxpe.geometry.significant_rank(
         ids, vocab_size=vocab_size, key=key, folds=FOLDS, splits=SPLITS, nulls=NULLS
     ).rank
     plug_in = np.asarray(plug_in)
@@ -98,17 +98,17 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
 def rotated_gram(key: jax.Array, ids: jax.Array, *, vocab_size: int) -> jax.Array:
     """The plug-in Gram matrix of rotated documents."""
     rotated = jaxpe.geometry.rotate_within_documents(key, ids)
-    counts = jaxpe.count_tokens(rotated, vocab_size=vocab_size)
-    return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
+    counts = jaxpe.geometry.count_tokens(rotated, vocab_size=vocab_size)
+    return jaxpe.geometry.hellinger_gram(jaxpe.geometry.positional_distributions(counts))
 
 
 @partial(jax.jit, static_argnames="vocab_size")
 def measured(ids: jax.Array, key: jax.Array, *, vocab_size: int):
-    counts = jaxpe.count_tokens(ids, vocab_size=vocab_size, folds=FOLDS)
-    geometry = jaxpe.split_half_geometry(counts, key=key, splits=SPLITS)
-    gram = jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
+    counts = jaxpe.geometry.count_tokens(ids, vocab_size=vocab_size, folds=FOLDS)
+    geometry = jaxpe.geometry.split_half_geometry(counts, key=key, splits=SPLITS)
+    gram = jaxpe.geometry.hellinger_gram(jaxpe.geometry.positional_distributions(counts))
     rank = jaxpe.geometry.classical_mds_from_gram(gram, dim=1).rank
-    return gram, geometry.gram, jaxpe.noise_floor(counts).per_position, rank
+    return gram, geometry.gram, jaxpe.geometry.noise_floor(counts).per_position, rank
 
 
 def recovered_from(rows: list[dict[str, Any]]) -> int | None:

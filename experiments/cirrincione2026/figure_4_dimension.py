@@ -13,6 +13,7 @@ from scipy.optimize import curve_fit
 
 import jaxpe
 from experiments import common
+from jaxpe import encodings
 
 DIMENSIONS = (2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 640, 768)
 FITTED_FROM = 64
@@ -34,14 +35,14 @@ def curves(geometry: common.PlugIn) -> dict[str, Any]:
     rows |= {key: [] for key in ("mds", "smacof", "sinusoidal", "sinusoidal_scaled", "rope")}
     for dim in DIMENSIONS:
         start = common.widened(mds.coordinates, dim)
-        rows["mds"].append(float(jaxpe.stress(start, D)))
+        rows["mds"].append(float(jaxpe.geometry.stress(start, D)))
         exact = dim >= rows["rank"]
         rows["smacof"].append(rows["mds"][-1] if exact else float(common.refined(D, start).stress))
-        sinusoidal = jaxpe.sinusoidal_vectors(jnp.arange(n), dim=dim)
-        rows["sinusoidal"].append(float(jaxpe.stress(sinusoidal, D)))
-        rows["sinusoidal_scaled"].append(float(jaxpe.scaled_stress(sinusoidal, D).stress))
-        orbit = jaxpe.encodings.rotary_orbit(jnp.arange(n), dim=dim)
-        rows["rope"].append(float(jaxpe.stress(orbit, D)))
+        sinusoidal = encodings.sinusoidal_vectors(jnp.arange(n), dim=dim)
+        rows["sinusoidal"].append(float(jaxpe.geometry.stress(sinusoidal, D)))
+        rows["sinusoidal_scaled"].append(float(jaxpe.geometry.scaled_stress(sinusoidal, D).stress))
+        orbit = encodings.rotary_orbit(jnp.arange(n), dim=dim)
+        rows["rope"].append(float(jaxpe.geometry.stress(orbit, D)))
     eigenvalues = np.clip(np.asarray(mds.eigenvalues, float), 0, None)
     variance = np.cumsum(eigenvalues) / eigenvalues.sum()
     rows["variance"] = [float(variance[min(dim, n) - 1]) for dim in DIMENSIONS]

@@ -19,13 +19,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments import common, learning
+from jaxpe import encodings
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.training import (
     Checkpoints,
     Hook,
-    TrainState,
     adamw,
     classification,
     evaluate,
@@ -36,6 +35,7 @@ from jaxpe.training import (
     train_step,
 )
 from jaxpe.training.probe import as_record, probe_geometry
+from jaxpe.training.step import TrainState
 
 PROBES = {0, 50, 100, 200, 500, 1000, 2000}
 BUCKETS, DEV_BUCKETS = (8, 16, 32, 72), (32, 56, 72)
@@ -71,7 +71,7 @@ def from_scratch(dim: int, layers: int, heads: int) -> Callable[[Path | None], C
             dropout=0.1,
             attention_dropout=0.1,
         )
-        table = jaxpe.learned(length=512, dim=dim)
+        table = encodings.learned(length=512, dim=dim)
         encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
         return Classifier(encoder, num_classes=2, pooler=True, rngs=nnx.Rngs(1))
 

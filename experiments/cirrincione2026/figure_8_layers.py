@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments import common, learning
+from jaxpe import encodings, geometry
 
 SCRATCH = {"scratch_384": (384, 6), "scratch_768": (768, 12)}  # width, layers
 WHERE = ("all", "occupied", "position")
@@ -27,7 +27,7 @@ OPTIONS = learning.take_options(folders=("bert",))
 
 def experiment(run: common.Run) -> dict[str, Any]:
     reference = learning.sst2_geometry()
-    occupied = jaxpe.Distances(reference.plug_in.values, reference.occupied)
+    occupied = geometry.Distances(reference.plug_in.values, reference.occupied)
     geometries = (reference.plug_in, occupied, reference.position)
     targets = jax.tree.map(lambda *D: jnp.stack(D), *geometries)
     models: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def experiment(run: common.Run) -> dict[str, Any]:
             0.02 * jax.random.normal(jax.random.key(seed), (2, layers, dim, dim))
             for seed in range(1 if run.quick else 5)
         ]
-        P = jaxpe.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=dim)
+        P = encodings.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=dim)
         found = [scored(Q, K, targets) | antisymmetric(Q, K, P) for Q, K in draws]
         models[name] = jax.tree.map(lambda *x: np.mean(x, axis=0), *found)
     for of in models.values():
@@ -53,9 +53,9 @@ def experiment(run: common.Run) -> dict[str, Any]:
     return {"models": models}
 
 
-def scored(W_Q: jax.Array, W_K: jax.Array, targets: jaxpe.Distances) -> dict[str, Any]:
+def scored(W_Q: jax.Array, W_K: jax.Array, targets: geometry.Distances) -> dict[str, Any]:
     """Scores of sinusoids by layer, projected by W_Q W_Kᵀ, and without it."""
-    P = jaxpe.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=W_Q.shape[1])
+    P = encodings.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=W_Q.shape[1])
     layers = jax.lax.map(lambda W: scores(P @ W[0] @ W[1].T, targets), (W_Q, W_K))
     return {"sinusoidal": named(layers), "identity": named(scores(P, targets))}
 
@@ -72,11 +72,11 @@ def antisymmetric(W_Q: jax.Array, W_K: jax.Array, P: jax.Array) -> dict[str, Any
 
 
 @jax.jit
-def scores(P: jax.Array, targets: jaxpe.Distances) -> dict[str, jax.Array]:
+def scores(P: jax.Array, targets: geometry.Distances) -> dict[str, jax.Array]:
     """Stress, scaled stress and size ρ against each of the geometries, `[geometries]`."""
-    delta = jaxpe.euclidean_distances(P).values
+    delta = geometry.euclidean_distances(P).values
 
-    def against(D: jaxpe.Distances) -> dict[str, jax.Array]:
+    def against(D: geometry.Distances) -> dict[str, jax.Array]:
         pairs = D.present[:, None] & D.present[None, :]
         own, size = (jnp.sum(jnp.where(pairs, x**2, 0.0)) for x in (delta, D.values))
         raw, scaled = common.stresses(D._replace(values=delta), D)

@@ -16,9 +16,9 @@ import numpy as np
 import optax
 from flax import nnx
 
-import jaxpe
 from experiments.common import Run, compacted, main
 from experiments.learning import bert_vocabulary, labelled_sst2
+from jaxpe import encodings
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.ntk import empirical_ntk, linearised_training, max_learning_rate
 
@@ -73,7 +73,7 @@ def classifier(width: int, seed: int, size: int) -> Classifier:
         init_scale=width**-0.5,
         embedding_scale=1.0,
     )
-    encoding = jaxpe.learned(length=LENGTH, dim=width, stddev=1.0)
+    encoding = encodings.learned(length=LENGTH, dim=width, stddev=1.0)
     encoder = Encoder(config, encoding=encoding, rngs=nnx.Rngs(2 * seed))
     return Classifier(encoder, num_classes=1, pooling="mean", rngs=nnx.Rngs(2 * seed + 1))
 

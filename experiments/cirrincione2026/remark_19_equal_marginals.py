@@ -15,8 +15,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-import jaxpe
 from experiments.common import Run, main, mean_sd
+from jaxpe import encodings, geometry
 from jaxpe.nn import Encoder, MaskedLM, TransformerConfig, functionalize
 
 TOKENS, LENGTH, WIDTH = 4, 4, 16
@@ -26,8 +26,8 @@ LEAST_LOSS = 0.5 * np.log(TOKENS)
 
 def experiment(run: Run) -> dict[str, Any]:
     seeds, steps = (1, 50) if run.quick else (10, 4000)
-    counts = jaxpe.count_tokens(sequences()[0], vocab_size=TOKENS)
-    distances = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts)).values
+    counts = geometry.count_tokens(sequences()[0], vocab_size=TOKENS)
+    distances = geometry.hellinger_distances(geometry.positional_distributions(counts)).values
     result: dict[str, Any] = {"largest_distance": float(distances.max()), "least_loss": LEAST_LOSS}
     result["forcing"] = {
         str(scale): spread([forcing(seed, scale) for seed in range(seeds)]) for scale in (0.02, 0.2)
@@ -55,7 +55,7 @@ def model_of(seed: int, scale: float) -> tuple[Any, Any]:
     config = TransformerConfig(
         vocab_size=TOKENS + 1, dim=WIDTH, num_layers=1, num_heads=1, init_scale=scale
     )
-    encoding = jaxpe.learned(length=LENGTH, dim=WIDTH)
+    encoding = encodings.learned(length=LENGTH, dim=WIDTH)
     encoder = Encoder(config, encoding=encoding, rngs=nnx.Rngs(seed))
     return functionalize(MaskedLM(encoder, rngs=nnx.Rngs(100 + seed)))
 
@@ -112,7 +112,7 @@ def trained(seed: int, steps: int, *, equal: bool) -> dict[str, float]:
     rows = jnp.broadcast_to(P, (LENGTH, WIDTH))
     return {
         "loss": float(losses[-1]),
-        "least_distance": float(jaxpe.min_separation(rows)),
+        "least_distance": float(geometry.min_separation(rows)),
     }
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.special import expit, softmax
 
-import jaxpe
 from experiments.common import Run, main
+from jaxpe import geometry
 
 WIDTH, KEYS = 64, (1, 8, 64)
 
@@ -39,7 +39,7 @@ def mean_embeddings(draws: int) -> dict[str, float]:
         "draws": draws,
         "least_difference": np.min(gaps),
         "difference_of_equal": np.abs((equal[0] - equal[1]) @ E).max(),
-        "distance_of_others": float(jaxpe.hellinger_distances(equal).values[0, 2]),
+        "distance_of_others": float(geometry.hellinger_distances(equal).values[0, 2]),
     }
 
 

@@ -1,6 +1,6 @@
 """Remark 8: does a low-rank A Bᵀ, trained by gradient descent, converge to P_MDS? Is B of rank 1?
 
-Descent with momentum from random starts (as `jaxpe.low_rank` initialises) and from P_MDS itself,
+Descent with momentum from random starts (as `jaxpe.encodings.low_rank` draws them) and from P_MDS,
 at d = 128, on the stress of Eq. (4) and on the strain. A run counts as arrived at a solution where
 its loss is within 0.1 % of it and what Procrustes leaves of the difference is below 0.1 % in
 squares. Corpora: the synthetic one of Table 2, and SST-2 by plug-in distances and by distances of
@@ -25,8 +25,13 @@ from experiments.common import (
     real_counts,
 )
 from experiments.learning import position_of
+from jaxpe import encodings, geometry
+from jaxpe.geometry.distances.matrices import gram_matrix
 from jaxpe.geometry.mds.procrustes import procrustes
-from jaxpe.theory import low_rank_descent, remark_8, stationary_squared_distances, strain
+from jaxpe.theory import remark_8
+from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
+from jaxpe.theory.cirrincione2026.remark_7_stationarity import stationary_squared_distances
+from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent
 
 DIM, RANKS, STARTS, STEPS = 128, (1, 2, 3, 7), 8, 3000
 PUBLISHED = {"sst2": (128, 64), "imdb": (256, 254)}  # n and r, at d = 768
@@ -60,7 +65,7 @@ def shift_equivariant(n: int = 32) -> dict[str, Any]:
     scales = (n / 16, n / 4, n, 4 * n)
     squares = [np.asarray(stationary_squared_distances(n, scale=s)) for s in scales]
     squares.append(np.subtract.outer(np.arange(n), np.arange(n)) ** 2.0)
-    grams = [np.asarray(jaxpe.geometry.gram_matrix(np.sqrt(d))) for d in squares]
+    grams = [np.asarray(gram_matrix(np.sqrt(d))) for d in squares]
     shares = [np.linalg.eigvalsh(B)[::-1] / np.trace(B) for B in grams]
     return {
         "positions": n,
@@ -73,7 +78,7 @@ def shift_equivariant(n: int = 32) -> dict[str, Any]:
 def targets(run: Run) -> dict[str, np.ndarray]:
     """Distances between the positions present."""
     corpus = jaxpe.data.three_regimes()
-    counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.distributions.shape[1])
+    counts = geometry.count_tokens(corpus.ids, vocab_size=corpus.distributions.shape[1])
     found = {"three_regimes": plug_in(counts).D}
     if not run.quick:
         found["sst2_plug_in"] = plug_in(real_counts("sst2")).D
@@ -90,9 +95,9 @@ def table(D: np.ndarray) -> dict[str, Any]:
 def descended(D: np.ndarray, criterion: Any, rank: int, *, quick: bool) -> dict[str, Any]:
     """Where descent from random starts, and from P_MDS, ends."""
     steps = 200 if quick else STEPS
-    mds = jaxpe.classical_mds(D, dim=rank).coordinates
-    smacof = jaxpe.smacof(D, dim=rank, max_iterations=5000, tolerance=1e-9).coordinates
-    encoding = jaxpe.low_rank(length=len(D), dim=DIM, rank=rank)
+    mds = geometry.classical_mds(D, dim=rank).coordinates
+    smacof = geometry.smacof(D, dim=rank, max_iterations=5000, tolerance=1e-9).coordinates
+    encoding = encodings.low_rank(length=len(D), dim=DIM, rank=rank)
     starts = jax.vmap(encoding.init)(jax.random.split(jax.random.key(rank), STARTS))
     fits = _descents(starts["A"], starts["B"], D, criterion=criterion, steps=steps)
     P = jnp.matmul(fits.A, jnp.swapaxes(fits.B, 1, 2))
@@ -121,8 +126,8 @@ def _descents(A: jax.Array, B: jax.Array, D: np.ndarray, *, criterion: Any, step
 
 def _value(P: jax.Array, D: np.ndarray, *, criterion: str) -> jax.Array:
     if criterion == "stress":
-        return jaxpe.stress(P, D)
-    return strain(P - jnp.mean(P, axis=0, keepdims=True), jaxpe.geometry.gram_matrix(D))
+        return geometry.stress(P, D)
+    return strain(P - jnp.mean(P, axis=0, keepdims=True), gram_matrix(D))
 
 
 if __name__ == "__main__":

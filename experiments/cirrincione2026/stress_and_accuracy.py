@@ -25,23 +25,19 @@ from flax import nnx
 
 import jaxpe
 from experiments import common, learning
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
-from jaxpe.data import LabelledTokens, hold_out, load_labelled
+from jaxpe.data import hold_out, load_labelled
+from jaxpe.data.corpora.labelled import LabelledTokens
+from jaxpe.encodings.registry import CatalogueEntry
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
-from jaxpe.training import (
-    LossFunction,
-    MeanMetric,
-    TrainState,
-    adamw,
-    classification,
-    init_state,
-    learning_rate_schedule,
-    step_function,
-)
+from jaxpe.training import adamw, classification, init_state, learning_rate_schedule, step_function
+from jaxpe.training.losses import MeanMetric
 from jaxpe.training.probe import ReferenceGeometry, reference_geometry
+from jaxpe.training.step import LossFunction, TrainState
 
 LENGTH, BUCKETS = 48, (12, 24, 48)
-SIZES = jaxpe.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=LENGTH)
+SIZES = encodings.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=LENGTH)
 SEEDS, STEPS = 4, 800
 LAMBDAS = (0.0, 0.1, 1.0, 10.0)
 MEASURES = {
@@ -58,7 +54,7 @@ class Task(NamedTuple):
     train: LabelledTokens
     held_out: LabelledTokens
     dev: LabelledTokens
-    counts: jaxpe.PositionCounts
+    counts: jaxpe.geometry.PositionCounts
     reference: ReferenceGeometry
 
 
@@ -68,17 +64,17 @@ def experiment(run: common.Run) -> dict[str, Any]:
     kept = run.out / "runs" / f"accuracy-{seeds}-{steps}"
     names = ("none", "sinusoidal", "alibi", "t5") if run.quick else ()
 
-    def result_of(name: str, encoding: jaxpe.Encoding, weight: float = 0.0) -> dict[str, Any]:
+    def result_of(name: str, encoding: encodings.Encoding, weight: float = 0.0) -> dict[str, Any]:
         encoding = learning.scaled_to_tokens(encoding, LENGTH)
         how = {"seeds": seeds, "steps": steps, "weight": weight}
         return learning.once(kept / f"{name}.json", measured, encoding, task, **how)
 
     rows = {
         entry.name: result_of(entry.name, made(entry, task)) | {"family": entry.family}
-        for entry in jaxpe.catalogue(*names)
+        for entry in encodings.catalogue(*names)
         if entry.coordinates == 1
     }
-    table = jaxpe.learned(length=LENGTH, dim=SIZES.dim)
+    table = encodings.learned(length=LENGTH, dim=SIZES.dim)
     result = {
         "seeds": seeds,
         "steps": steps,
@@ -107,15 +103,15 @@ def read_task() -> Task:
     return Task(train, held_out, dev, counts, reference)
 
 
-def made(entry: jaxpe.encodings.CatalogueEntry, task: Task) -> jaxpe.Encoding:
+def made(entry: CatalogueEntry, task: Task) -> encodings.Encoding:
     """An encoding of the catalogue; the one that is made from a corpus, from this one."""
     if entry.fitted:
-        return jaxpe.information_optimal(task.counts, dim=SIZES.dim)
+        return encodings.information_optimal(task.counts, dim=SIZES.dim)
     return entry.first_layer(SIZES)
 
 
 def measured(
-    encoding: jaxpe.Encoding, task: Task, *, seeds: int, steps: int, weight: float = 0.0
+    encoding: encodings.Encoding, task: Task, *, seeds: int, steps: int, weight: float = 0.0
 ) -> dict[str, Any]:
     """Accuracy and geometry of every seed, trained side by side."""
     start = time.perf_counter()
@@ -154,7 +150,7 @@ def measured(
     }
 
 
-def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifier:
+def classifier(encoding: encodings.Encoding, task: Task, key: jax.Array) -> Classifier:
     config = TransformerConfig(
         vocab_size=task.train.corpus.vocab_size,
         dim=SIZES.dim,
@@ -171,14 +167,17 @@ def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifi
 
 
 def regularised_by_stress(
-    loss: LossFunction, encoding: jaxpe.Encoding, reference: ReferenceGeometry, weight: float
+    loss: LossFunction,
+    encoding: encodings.Encoding,
+    reference: ReferenceGeometry,
+    weight: float,
 ) -> LossFunction:
     """The loss plus `weight` times the scaled stress of the vectors against position."""
 
     def penalised(params, batch, key):
         tally, extra = loss(params, batch, key)
         P = encoding.vectors(encoding_params(params), jnp.arange(LENGTH))
-        penalty = jaxpe.scaled_stress(P, reference.position).stress
+        penalty = jaxpe.geometry.scaled_stress(P, reference.position).stress
         return MeanMetric(tally.total + weight * penalty * tally.weight, tally.weight), extra
 
     return penalised

@@ -22,6 +22,7 @@ import numpy as np
 import jaxpe
 from experiments import common, learning
 from experiments.learning_tasks import LENGTH, SIZES, Task, tasks, train
+from jaxpe import encodings
 from jaxpe.geometry import position_geometry
 from jaxpe.training.probe import ReferenceGeometry, reference_geometry
 
@@ -46,13 +47,13 @@ def experiment(run: common.Run) -> dict[str, Any]:
     for name, read in tasks(quick=run.quick).items():
         task, folder = read(), kept / name.replace(" ", "_")
         documents = {"vocab_size": task.vocab_size, "mask": task.plain > 0}
-        counts = jaxpe.count_tokens(task.plain, **documents)
+        counts = jaxpe.geometry.count_tokens(task.plain, **documents)
         geometry = position_geometry(task.plain, key=jax.random.key(0), **documents)
         reference = reference_geometry(counts, geometry, empty="drop")
         rates = {} if run.quick else rates_tried(task, folder)
         how = {"rate": 3e-3, **QUICK} if run.quick else {"rate": best_rate(rates)}
-        rows, fitted = {}, jaxpe.information_optimal(counts, dim=SIZES.dim)
-        for entry in jaxpe.catalogue(*(("none", "sinusoidal") if run.quick else ENCODINGS)):
+        rows, fitted = {}, encodings.information_optimal(counts, dim=SIZES.dim)
+        for entry in encodings.catalogue(*(("none", "sinusoidal") if run.quick else ENCODINGS)):
             made = fitted if entry.fitted else entry.make(SIZES)
             encoding = learning.scaled_to_tokens(made, LENGTH)
             path = folder / f"{entry.name}.json"
@@ -66,12 +67,12 @@ def experiment(run: common.Run) -> dict[str, Any]:
 def rates_tried(task: Task, folder: Path) -> dict[str, dict[str, float]]:
     """Held-out loss of short trainings at every rate."""
 
-    def short(encoding: jaxpe.Encoding, rate: float) -> dict[str, Any]:
+    def short(encoding: encodings.Encoding, rate: float) -> dict[str, Any]:
         trained = train(task, encoding, rate=rate, seeds=1, most=600, window=600, tail=150)
         return {"held_out": trained.held_out.tolist(), "seconds": trained.seconds}
 
     found: dict[str, dict[str, float]] = {}
-    for entry in jaxpe.catalogue(*TRIED):
+    for entry in encodings.catalogue(*TRIED):
         encoding = learning.scaled_to_tokens(entry.make(SIZES), LENGTH)
         path = folder / f"rate-{entry.name}"
         rows = {r: learning.once(Path(f"{path}-{r}.json"), short, encoding, r) for r in RATES}
@@ -85,7 +86,12 @@ def best_rate(rates: dict[str, dict[str, float]]) -> float:
 
 
 def measured(
-    task: Task, encoding: jaxpe.Encoding, reference: ReferenceGeometry, *, seeds: int, **how: Any
+    task: Task,
+    encoding: encodings.Encoding,
+    reference: ReferenceGeometry,
+    *,
+    seeds: int,
+    **how: Any,
 ) -> dict[str, Any]:
     """Held-out loss of every seed, and the stress of its encoding before and after training."""
     trained = train(task, encoding, seeds=seeds, **how)

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
-import jaxpe
 from experiments import common
+from jaxpe import encodings
 
 N, VOCAB, TOKENS = 32, 200, 5000
 TABLES = {
@@ -38,7 +38,7 @@ TABLES = {
 TARGETS = (*TABLES, "both")
 BOUNDARIES = {"thirds": (11, 21), "short ends": (8, 24), "shorter ends": (4, 28)}
 SINUSOIDS = {
-    dim: pdist(np.asarray(jaxpe.sinusoidal_vectors(np.arange(N), dim=dim), float))
+    dim: pdist(np.asarray(encodings.sinusoidal_vectors(np.arange(N), dim=dim), float))
     for dim in (16, 128)
 }
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments import common
+from jaxpe import encodings
 
 RANKS = {1: 0.281, 2: 0.060, 3: 0.047, 7: 0.020, 31: 0.000}  # with their published stress
 DIM, LENGTH = 128, 32
@@ -21,7 +21,7 @@ def experiment(run: common.Run) -> dict[str, Any]:
     geometry = common.synthetic_plug_in(4 if run.quick else 20)
     eigenvalues = np.asarray(geometry.mds.eigenvalues)
     share = np.cumsum(eigenvalues, axis=1) / eigenvalues.sum(axis=1, keepdims=True)
-    sinusoidal = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
+    sinusoidal = encodings.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
     raw, scaled = jax.vmap(common.stresses, (None, 0))(sinusoidal, geometry.D)
     return {
         "seeds": len(eigenvalues),

@@ -22,8 +22,8 @@ def experiment(run: common.Run) -> dict[str, Any]:
     keys = jax.random.split(jax.random.key(0), DRAWS)
     positions = jnp.arange(LENGTH)
     encodings = {
-        "sinusoidal": jaxpe.sinusoidal_vectors(positions, dim=DIM)[None],
-        "sinusoidal_128": jaxpe.sinusoidal_vectors(positions, dim=128)[None],
+        "sinusoidal": jaxpe.encodings.sinusoidal_vectors(positions, dim=DIM)[None],
+        "sinusoidal_128": jaxpe.encodings.sinusoidal_vectors(positions, dim=128)[None],
         "random": jnp.stack([jaxpe.encodings.random_vectors(key, LENGTH, dim=DIM) for key in keys]),
     }
     draw(run, geometry)
@@ -35,7 +35,7 @@ def experiment(run: common.Run) -> dict[str, Any]:
     }
 
 
-def score(vectors: jax.Array, D: jaxpe.Distances, theirs: float) -> dict[str, Any]:
+def score(vectors: jax.Array, D: jaxpe.geometry.Distances, theirs: float) -> dict[str, Any]:
     """Stress over seeds and draws, and the rms distance that the published stress implies."""
     found = jax.vmap(jax.vmap(common.stresses, (None, 0)), (0, None))(vectors, D)
     raw, scaled = np.mean(np.asarray(found), axis=1)
@@ -47,12 +47,14 @@ def score(vectors: jax.Array, D: jaxpe.Distances, theirs: float) -> dict[str, An
     }
 
 
-def implied(vectors: jax.Array, D: jaxpe.Distances, theirs: float) -> np.ndarray:
+def implied(vectors: jax.Array, D: jaxpe.geometry.Distances, theirs: float) -> np.ndarray:
     """The rms distance at which targets of this shape, c·D, give the published stress.
 
     Σ(δ − c d)² = t c² Σd² is a quadratic in c; the root wanted is the positive one.
     """
-    delta = np.asarray(jax.vmap(lambda p: jaxpe.euclidean_distances(p).values)(vectors), float)
+    delta = np.asarray(
+        jax.vmap(lambda p: jaxpe.geometry.euclidean_distances(p).values)(vectors), float
+    )
     d = np.asarray(D.values, float)
     own = np.mean(np.sum(delta**2, axis=(1, 2)))
     cross = np.einsum("kij,sij->s", delta, d) / len(delta)
@@ -61,7 +63,7 @@ def implied(vectors: jax.Array, D: jaxpe.Distances, theirs: float) -> np.ndarray
     return c * rms_distance(D)
 
 
-def rms_distance(D: jaxpe.Distances) -> np.ndarray:
+def rms_distance(D: jaxpe.geometry.Distances) -> np.ndarray:
     d = np.asarray(D.values, float)
     n = d.shape[-1]
     return np.sqrt(np.sum(d**2, axis=(1, 2)) / (n * (n - 1)))

@@ -56,7 +56,9 @@ def experiment(run: common.Run) -> dict[str, Any]:
 
 def counted(corpus: TokenCorpus, rows: Any = slice(None)) -> PositionCounts:
     ids, mask = corpus.ids[rows], corpus.mask[rows]
-    return jaxpe.count_tokens(ids, vocab_size=corpus.vocab_size, mask=mask, exclude=corpus.exclude)
+    return jaxpe.geometry.count_tokens(
+        ids, vocab_size=corpus.vocab_size, mask=mask, exclude=corpus.exclude
+    )
 
 
 def scores(geometry: common.PlugIn) -> dict[str, Any]:
@@ -65,13 +67,13 @@ def scores(geometry: common.PlugIn) -> dict[str, Any]:
     n = len(D.present)
     positions = jnp.arange(n)
     keys = jax.random.split(jax.random.key(0), 2 * DRAWS)
-    best = jaxpe.scaled_stress(jaxpe.encodings.alibi_line(positions), D).scale
+    best = jaxpe.geometry.scaled_stress(jaxpe.encodings.alibi_line(positions), D).scale
     references = [jax.random.normal(key, (DIM,)) for key in keys[DRAWS:]]
     orbit = partial(jaxpe.encodings.rotary_orbit, positions, dim=DIM)
     encodings = {
         "mds": [common.widened(mds.coordinates, DIM)],
         "alibi": [common.widened(jaxpe.encodings.alibi_line(positions, slope=best), DIM)],
-        "sinusoidal": [jaxpe.sinusoidal_vectors(positions, dim=DIM)],
+        "sinusoidal": [jaxpe.encodings.sinusoidal_vectors(positions, dim=DIM)],
         "rope": [orbit()],
         "rope_normal_reference": [orbit(reference=q) for q in references],
         "rope_half_normal_reference": [orbit(reference=q / np.sqrt(2)) for q in references],
@@ -84,12 +86,12 @@ def scores(geometry: common.PlugIn) -> dict[str, Any]:
     return {
         "rank": int(mds.rank),
         "trace": float(jnp.sum(mds.eigenvalues)),
-        "violation_rate": float(jaxpe.monotonicity_violation_rate(D)),
+        "violation_rate": float(jaxpe.geometry.monotonicity_violation_rate(D)),
         "encodings": rows,
     }
 
 
-def alibi(D: jaxpe.Distances, theirs: float) -> dict[str, Any]:
+def alibi(D: jaxpe.geometry.Distances, theirs: float) -> dict[str, Any]:
     """Stress of the line p_i = m·i at standardised positions, and the slopes that give theirs."""
     positions = np.arange(len(D.present))
     standard = float(1 / np.std(positions))  # p = (i − mean)/std: points of unit variance
@@ -110,8 +112,10 @@ def as_printed(counts: PositionCounts) -> float:
     roots = np.sqrt(np.asarray(counts.tokens, float) / int(counts.documents))
     squares = np.sum(roots**2, axis=1)
     d = np.sqrt(np.maximum(squares[:, None] + squares - 2 * roots @ roots.T, 0.0))
-    D = jaxpe.Distances(jnp.asarray(d), jnp.ones(len(d), bool))
-    return float(common.stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(d)), dim=DIM), D)[0])
+    D = jaxpe.geometry.Distances(jnp.asarray(d), jnp.ones(len(d), bool))
+    return float(
+        common.stresses(jaxpe.encodings.sinusoidal_vectors(jnp.arange(len(d)), dim=DIM), D)[0]
+    )
 
 
 def ties(counts: PositionCounts) -> dict[str, float]:
@@ -119,8 +123,8 @@ def ties(counts: PositionCounts) -> dict[str, float]:
     with jax.enable_x64(True):
         counts = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), counts)
         geometry = common.plug_in(counts, empty="uniform")
-        rate = partial(jaxpe.monotonicity_violation_rate, geometry.mds.coordinates)
-        own = partial(jaxpe.monotonicity_violation_rate, geometry.D, tolerance=0.0)
+        rate = partial(jaxpe.geometry.monotonicity_violation_rate, geometry.mds.coordinates)
+        own = partial(jaxpe.geometry.monotonicity_violation_rate, geometry.D, tolerance=0.0)
         return {
             "tolerance_1e-5": float(rate()),
             "tolerance_0": float(rate(tolerance=0.0)),
@@ -129,7 +133,7 @@ def ties(counts: PositionCounts) -> dict[str, float]:
         }
 
 
-def offsets_explain(D: jaxpe.Distances) -> float:
+def offsets_explain(D: jaxpe.geometry.Distances) -> float:
     """Share of the variance of distances that a function of |i − j| explains."""
     present = np.asarray(D.present)
     i, j = np.triu_indices(len(present), 1)
@@ -147,11 +151,13 @@ def at_size(corpus: TokenCorpus, size: int) -> dict[str, float]:
     """Stress of sinusoids against the distances of so many of the documents, drawn at random."""
     rows = np.random.default_rng(0).permutation(len(corpus.ids))[:size]
     D = common.plug_in(counted(corpus, rows), empty="uniform").D
-    raw, scaled = common.stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(D.present)), dim=DIM), D)
+    raw, scaled = common.stresses(
+        jaxpe.encodings.sinusoidal_vectors(jnp.arange(len(D.present)), dim=DIM), D
+    )
     return {"stress": float(raw), "scaled_stress": float(scaled)}
 
 
-def clusters(D: jaxpe.Distances, empty: np.ndarray) -> dict[str, Any]:
+def clusters(D: jaxpe.geometry.Distances, empty: np.ndarray) -> dict[str, Any]:
     """Offsets and distances of pairs of positions by how many of the two hold text.
 
     Position 0 holds [CLS], which is not counted; pairs with it are a kind of their own.
@@ -162,7 +168,7 @@ def clusters(D: jaxpe.Distances, empty: np.ndarray) -> dict[str, Any]:
     for name in ("minilm", "mpnet"):
         if (folder := learning.model_folder(name)) is not None:
             P = learning.position_vectors(learning.pretrained(folder, name).encoder)
-            distances[name] = np.asarray(jaxpe.euclidean_distances(P).values)[i, j]
+            distances[name] = np.asarray(jaxpe.geometry.euclidean_distances(P).values)[i, j]
     found: dict[str, Any] = {}
     for number, label in enumerate(("text", "one empty", "both empty", "[CLS]")):
         chosen = kind == number
@@ -173,7 +179,7 @@ def clusters(D: jaxpe.Distances, empty: np.ndarray) -> dict[str, Any]:
     return found
 
 
-def random_table(D: jaxpe.Distances) -> dict[str, Any]:
+def random_table(D: jaxpe.geometry.Distances) -> dict[str, Any]:
     """Position embeddings of BERT before any training, N(0, 0.02²), beside distances of SST-2.
 
     And random unit vectors of this width: distances of two, and the least among 128 and 512.
@@ -185,14 +191,14 @@ def random_table(D: jaxpe.Distances) -> dict[str, Any]:
 
     for key in jax.random.split(jax.random.key(1), DRAWS):
         P = 0.02 * jax.random.normal(key, (len(D.present), DIM))
-        add("min_separation", jaxpe.min_separation(P))
-        add("violation_rate", jaxpe.monotonicity_violation_rate(P))
-        add("correlation", jaxpe.mantel_correlation(P, D))
+        add("min_separation", jaxpe.geometry.min_separation(P))
+        add("violation_rate", jaxpe.geometry.monotonicity_violation_rate(P))
+        add("correlation", jaxpe.geometry.mantel_correlation(P, D))
         U = jax.random.normal(jax.random.fold_in(key, 1), (512, DIM))
         U = U / jnp.linalg.norm(U, axis=1, keepdims=True)
         add("distance_of_unit_vectors", jnp.linalg.norm(U[::2] - U[1::2], axis=1).mean())
-        add("least_of_128_unit_vectors", jaxpe.min_separation(U[:128]))
-        add("least_of_512_unit_vectors", jaxpe.min_separation(U))
+        add("least_of_128_unit_vectors", jaxpe.geometry.min_separation(U[:128]))
+        add("least_of_512_unit_vectors", jaxpe.geometry.min_separation(U))
     return {"draws": DRAWS} | {name: common.mean_sd(values) for name, values in found.items()}
 
 

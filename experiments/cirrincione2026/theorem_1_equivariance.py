@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments.common import Run, main, real_corpus
 from experiments.learning import PRETRAINED, model_folder, pretrained
+from jaxpe import encodings
+from jaxpe.encodings.registry import CatalogueEntry
 from jaxpe.nn import Decoder, Encoder, LatentSizes, TransformerConfig
 from jaxpe.nn.transformer import Transformer
 
@@ -30,7 +31,7 @@ ATTENTION: dict[str, dict[str, Any]] = {
     "grouped": {"num_kv_heads": 2},
     "latent": {"latent": LatentSizes(key_value_rank=32, rotary_dim=16)},
 }
-SIZES = jaxpe.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=TOKENS)
+SIZES = encodings.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=TOKENS)
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def experiment(run: Run) -> dict[str, Any]:
         "pretrained": from_files(ids, orders, names=("minilm", "mpnet")[: 1 if run.quick else 2]),
         "broken_by": {"causal mask": {"as_initialised": broken(model(Decoder), ids, orders)}},
     }
-    entries = jaxpe.catalogue(*(("none", "rope", "cope") if run.quick else ()))
+    entries = encodings.catalogue(*(("none", "rope", "cope") if run.quick else ()))
     for entry in entries:
         result["broken_by"][entry.name] = broken_by(entry, ids, orders)
     worst = {d: max(row[d] for row in result["blocks"].values()) for d in ("float32", "float64")}
@@ -72,7 +73,9 @@ def positions(coordinates: int) -> jax.Array:
     return grid[coordinates]
 
 
-def model(kind: Callable[..., Transformer], *, encoding=jaxpe.identity(), **choices) -> Transformer:  # noqa: B008
+def model(
+    kind: Callable[..., Transformer], *, encoding=encodings.identity(), **choices
+) -> Transformer:
     sizes = {"vocab_size": 30_522, "dim": SIZES.dim, "num_layers": 2, "num_heads": SIZES.num_heads}
     config = TransformerConfig(**sizes, init_scale=0.2, embedding_scale=1.0, **choices)
     return kind(config, encoding=encoding, rngs=nnx.Rngs(0))
@@ -107,7 +110,7 @@ def from_files(ids: np.ndarray, orders: np.ndarray, *, names: tuple[str, ...]) -
 
 def without_positions(encoder: Transformer) -> Transformer:
     """The same weights with the encoding `identity`."""
-    encoder.encoding = nnx.static(jaxpe.identity())
+    encoder.encoding = nnx.static(encodings.identity())
     encoder.encoding_params = nnx.Param(())
     return encoder
 
@@ -121,7 +124,7 @@ def in_both(make: Callable[..., Transformer], ids, orders) -> dict[str, float]:
     return found
 
 
-def broken_by(entry: jaxpe.encodings.CatalogueEntry, ids, orders) -> dict[str, float]:
+def broken_by(entry: CatalogueEntry, ids, orders) -> dict[str, float]:
     """How far an encoding breaks it, as initialised and with other parameters.
 
     Some tables start at 0 and so do nothing until they are trained.

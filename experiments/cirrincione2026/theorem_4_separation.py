@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments import learning
 from experiments.cirrincione2026 import figure_5_training as figure_5
 from experiments.common import Run, main
-from jaxpe.data import LabelledTokens
+from jaxpe import geometry
+from jaxpe.data.corpora.labelled import LabelledTokens
 from jaxpe.nn import Classifier, functionalize
 from jaxpe.training import adamw, classification, evaluate, init_state, train_step
 
@@ -114,7 +114,7 @@ def of_model(run: Run, name: str) -> dict[str, Any]:
     return {
         "order_sensitivity": order_sensitivity(model, params, dev, quick=run.quick),
         "loss_of_scaled_P": scaled_tables(model, params, dev, quick=run.quick),
-        "min_separation": float(jaxpe.min_separation(figure_5.table(model, params))),
+        "min_separation": float(geometry.min_separation(figure_5.table(model, params))),
     }
 
 
@@ -198,7 +198,7 @@ def twins(*, steps: int) -> dict[str, Any]:
         found["steps"].append(number)
         for name, (i, j) in TWINS.items():
             found[name].append(float(jnp.linalg.norm(P[i] - P[j])))
-    reached = jaxpe.euclidean_distances(figure_5.table(model, state.params)[:66]).values
+    reached = geometry.euclidean_distances(figure_5.table(model, state.params)[:66]).values
     return found | {"mean_distance": float(reached.sum() / (66 * 65))}
 
 

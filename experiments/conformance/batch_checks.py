@@ -15,13 +15,8 @@ from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
 
 from experiments.common import Run, main
 from experiments.conformance.planted_batches import EOS, FAULTS, PAD, alone, packed, zigzag
-from jaxpe.conformance import (
-    OffsetHistogram,
-    check_batch,
-    check_batches,
-    offset_counts,
-    offset_histogram,
-)
+from jaxpe.conformance import check_batch, check_batches
+from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 
 SEEDS, STREAMS = 200, 2000
 DOCUMENTS = (20, 50, 200, 400, 700, 1000)

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from experiments.conformance.models import LAYERS, Port
-from jaxpe.conformance import Conformance
+from jaxpe.conformance.result import Conformance
 
 TABLE = Path(__file__).with_name("mutants.toml")
 

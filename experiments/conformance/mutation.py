@@ -24,8 +24,10 @@ from experiments.conformance.models import LAYERS, Layer, Port
 from experiments.conformance.mutants import MUTANTS, Mutant
 from experiments.conformance.right import IMPLEMENTATIONS
 from experiments.rows import read_rows
-from jaxpe.conformance import Conformance, alibi_bias, check_attention, check_rotary, t5_bias
-from jaxpe.plans import LayerPlan, read_config
+from jaxpe.conformance import alibi_bias, check_attention, check_rotary, t5_bias
+from jaxpe.conformance.result import Conformance
+from jaxpe.plans import read_config
+from jaxpe.plans.result import LayerPlan
 
 TORCH = ("transformers, ", "x-transformers, ", "rotary-embedding-torch")
 PROMPT, WORDS, WIDTH, CLOSE = 8, 24, 64, 1e-3

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
-from jaxpe.conformance import Conformance, alibi_bias, check_attention, check_rotary
+from jaxpe import encodings
+from jaxpe.conformance import alibi_bias, check_attention, check_rotary
+from jaxpe.conformance.result import Conformance
 from jaxpe.plans import simple_plan
 
 HEADS, KEYS, WIDTH = 4, 2, 32
@@ -58,7 +59,7 @@ def timescales_attention(q, k, v, positions, *, segments=None):
     return jax.nn.dot_product_attention(q, k, jnp.asarray(v), mask=jnp.asarray(seen)[:, None])
 
 
-ENCODING = jaxpe.encodings.rope(head_dim=WIDTH)
+ENCODING = encodings.rope(head_dim=WIDTH)
 
 
 @partial(jax.jit, static_argnames="dtype")
@@ -74,7 +75,7 @@ def own_attention(q, k, v, positions, *, key_positions=None, segments=None, key_
     if segments is not None:
         other = segments if key_segments is None else key_segments
         seen &= (segments[:, :, None] == other[:, None]) & (other > 0)[:, None]
-    return jaxpe.encodings.attend(
+    return encodings.attend(
         ENCODING, (), q, k, v, q_positions=positions, k_positions=places, mask=seen[:, None]
     )
 
@@ -82,7 +83,7 @@ def own_attention(q, k, v, positions, *, key_positions=None, segments=None, key_
 def own_shards(q, k, v, positions):
     """Attention of this library over all devices."""
     mesh = jax.make_mesh((jax.device_count(),), ("shard",))
-    return jaxpe.encodings.attend(
+    return encodings.attend(
         ENCODING, (), q, k, v, q_positions=positions, k_positions=positions,
         mask=(positions[:, :, None] >= positions[:, None])[:, None], mesh=mesh, axis="shard",
     )  # fmt: skip

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import (
     Run,
     main,
 )
-from jaxpe.analysis.extrapolation import ExtrapolationCell, ExtrapolationOptions, reciprocal_ranks
+from jaxpe import encodings
+from jaxpe.analysis.extrapolation import ExtrapolationOptions
 from jaxpe.analysis.extrapolation.encodings import stretched_encoding
 from jaxpe.analysis.extrapolation.job import chance_score, scored_cell, trained_models
 from jaxpe.analysis.extrapolation.models import (
@@ -27,6 +27,7 @@ from jaxpe.analysis.extrapolation.models import (
     seed_keys,
     streams,
 )
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, reciprocal_ranks
 from jaxpe.analysis.intervals import seed_mean
 from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes
@@ -34,9 +35,9 @@ from jaxpe.encodings import EncodingSizes
 MODULE = "experiments.kazemnejad2023.length_extrapolation"
 
 
-def alibi_over_length(sizes: EncodingSizes) -> jaxpe.Encoding:
+def alibi_over_length(sizes: EncodingSizes) -> encodings.Encoding:
     """ALiBi with the slope 1/T: Section 5.3 of Li (2025)."""
-    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
+    return encodings.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
 
 
 # Section 7 of Li (2025), as far as it is stated: 2 layers, one head, ReLU, no norm, 10,000 rows, 20

@@ -22,14 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
 from experiments.common import (
     Run,
     main,
 )
 from experiments.learning import interval
-from jaxpe import nn, theory, training
+from jaxpe import encodings, geometry, nn, theory, training
 from jaxpe.data import load_tokens
+from jaxpe.nn.constructions import content_logits
+from jaxpe.theory.audit import Audit
 
 DTYPES = {"bfloat16": jnp.bfloat16, "float32": jnp.float32, "float64": jnp.float64}
 VOCABULARY, WIDTH = 50, 16
@@ -79,12 +80,10 @@ def construction(length: int, dtype: Any, *, keys: int) -> dict[str, Any]:
     }
 
 
-def audits(
-    length: int, dtype: Any, key: jax.Array, ids: jax.Array
-) -> tuple[theory.Audit, theory.Audit]:
+def audits(length: int, dtype: Any, key: jax.Array, ids: jax.Array) -> tuple[Audit, Audit]:
     decoder = constructed(length, dtype, key)
     hidden, logits, weights = inside(decoder, ids)
-    content = nn.content_logits(decoder, hidden)
+    content = content_logits(decoder, hidden)
     return (
         theory.nope_theorem_1(hidden[1], weights[0, :, 0], ids),
         theory.nope_theorem_2(logits[1:], content, hidden[1:-1]),
@@ -131,8 +130,8 @@ def probes(*, quick: bool) -> dict[str, Any]:
     train, judged = text_rows()
     found: dict[str, Any] = {}
     for name, encoding in (
-        ("nope", jaxpe.identity()),
-        ("rope", jaxpe.rope(head_dim=DIM // HEADS)),
+        ("nope", encodings.identity()),
+        ("rope", encodings.rope(head_dim=DIM // HEADS)),
     ):
         apply, params, losses = trained(encoding, train, seeds=seeds, steps=steps)
         for when, kept, loss in zip(("new", "half", "trained"), params, losses, strict=True):
@@ -161,7 +160,7 @@ def text_rows(length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
     return rows[:cut], rows[cut :: max(apart, 1)][:512]
 
 
-def language_model(kind: Any, encoding: jaxpe.Encoding, key: jax.Array) -> nn.CausalLM:
+def language_model(kind: Any, encoding: encodings.Encoding, key: jax.Array) -> nn.CausalLM:
     config = nn.TransformerConfig(
         vocab_size=BOS + 1, dim=DIM, num_layers=LAYERS, num_heads=HEADS, scan=True
     )
@@ -169,7 +168,7 @@ def language_model(kind: Any, encoding: jaxpe.Encoding, key: jax.Array) -> nn.Ca
     return nn.CausalLM(kind(config, encoding=encoding, rngs=rngs), rngs=rngs)
 
 
-def start_params(encoding: jaxpe.Encoding, seeds: int) -> Any:
+def start_params(encoding: encodings.Encoding, seeds: int) -> Any:
     def one(key):
         return nn.functionalize(language_model(nn.Decoder, encoding, key))[1]
 
@@ -177,7 +176,7 @@ def start_params(encoding: jaxpe.Encoding, seeds: int) -> Any:
 
 
 def trained(
-    encoding: jaxpe.Encoding, rows: np.ndarray, *, seeds: int, steps: int
+    encoding: encodings.Encoding, rows: np.ndarray, *, seeds: int, steps: int
 ) -> tuple[Callable[..., Any], list[Any], list[Any]]:
     """The model, parameters `[seeds, ...]` before, half way and after, losses in nats a byte."""
     apply = nn.functionalize(language_model(nn.Decoder, encoding, jax.random.key(0)))[0]
@@ -219,7 +218,7 @@ def by_layer(apply: Callable[..., Any], params: Any, rows: jax.Array) -> Any:
     hidden = getattr(seen, "transformer", seen).hidden_states
     # Without the place of <bos>, which its embedding tells.
     mask = jnp.broadcast_to(jnp.arange(rows.shape[1])[None, :] > 0, rows.shape)
-    return jax.lax.map(lambda x: jaxpe.position_decodability(x, mask=mask), hidden)
+    return jax.lax.map(lambda x: geometry.position_decodability(x, mask=mask), hidden)
 
 
 def each(params: Any) -> list[Any]:

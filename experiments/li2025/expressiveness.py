@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import attend
+from jaxpe.encodings import attend
 from jaxpe.encodings.analysis.properties import RESOLUTION, line_of_positions
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes

@@ -155,7 +155,7 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
 def flops_growth(entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()) -> PowerLaw:
     """FLOPs of an encoding per token, as in `EncodingProperties`, and their growth.
 
-    >>> legendre, = jaxpe.catalogue("legendre")
+    >>> legendre, = jaxpe.encodings.catalogue("legendre")
     >>> flops = flops_growth(legendre, sizes=EncodingSizes(64, 2, 8, 64))
     >>> abs(flops.dim - 1) < 0.1, abs(flops.length) < 0.1
     (True, True)

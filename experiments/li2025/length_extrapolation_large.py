@@ -21,7 +21,7 @@ from experiments.kazemnejad2023.length_extrapolation import ROWS, SOURCE, from_r
 from experiments.kazemnejad2023.length_extrapolation import TABLE_5 as SMALL_TABLE_5
 from experiments.learning import take_options
 from experiments.rows import add_row, cost, inside, read_rows, row_of
-from jaxpe.analysis.extrapolation import ExtrapolationOptions, reciprocal_ranks
+from jaxpe.analysis.extrapolation import ExtrapolationOptions
 from jaxpe.analysis.extrapolation.encodings import trained_encoding
 from jaxpe.analysis.extrapolation.models import (
     Streams,
@@ -31,6 +31,7 @@ from jaxpe.analysis.extrapolation.models import (
     streams,
     trainer,
 )
+from jaxpe.analysis.extrapolation.result import reciprocal_ranks
 from jaxpe.analysis.intervals import seed_mean
 from jaxpe.data import sequence_task
 

@@ -30,6 +30,11 @@ from experiments.common import (
 from experiments.spectral2025.spectral_claims import documents_of, models_here
 from jaxpe import geometry, nn
 from jaxpe.data import load_tokens
+from jaxpe.geometry.distances.mutual_information import (
+    PositionalInformation,
+    gaussian_information,
+    mutual_information_encoding,
+)
 
 LENGTH, TOKENS = 32, 64  # of texts, and of `documents_of`
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
@@ -90,17 +95,17 @@ def by_offset(matrix: Any, known: np.ndarray) -> dict[str, float]:
 
 
 def encodings(
-    information: geometry.PositionalInformation, ids: np.ndarray, mask: np.ndarray
+    information: PositionalInformation, ids: np.ndarray, mask: np.ndarray
 ) -> dict[str, Any]:
     """The encoding of information beside that of Hellinger distances, over the positions known."""
     n = int(np.sum(np.diag(np.asarray(information.documents)) >= 1000))
-    counts = jaxpe.count_tokens(ids[:, :n], vocab_size=int(ids.max()) + 1, mask=mask[:, :n])
-    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts))
+    counts = geometry.count_tokens(ids[:, :n], vocab_size=int(ids.max()) + 1, mask=mask[:, :n])
+    D = geometry.hellinger_distances(geometry.positional_distributions(counts))
     J = np.asarray(information.corrected)[:n, :n]
-    mds = geometry.mutual_information_encoding(J, dim=n)
+    mds = mutual_information_encoding(J, dim=n)
     own = np.asarray(mds.eigenvalues)
     positions = jnp.arange(n)
-    sinusoids = jaxpe.sinusoidal_vectors(positions, dim=64)
+    sinusoids = jaxpe.encodings.sinusoidal_vectors(positions, dim=64)
     off = ~np.eye(n, dtype=bool)
 
     def kept(P: Any, dim: int) -> float:
@@ -109,7 +114,7 @@ def encodings(
         U = np.linalg.svd(P, full_matrices=False)[0][:, :dim]
         return float(np.sum((U.T @ centred(J)) @ U * np.eye(dim)) / own[:dim].sum())
 
-    hellinger = jaxpe.classical_mds(D, dim=8).coordinates
+    hellinger = geometry.classical_mds(D, dim=8).coordinates
     return {
         "positions": n,
         "toeplitz_residual": float(geometry.toeplitz_residual(np.where(off, J, J[off].mean()))),
@@ -141,7 +146,7 @@ def of_layers(model: Any, ids: np.ndarray) -> dict[str, Any]:
              for k in range(0, len(ids) // size * size, size)]  # fmt: skip
     hidden = np.concatenate(parts, axis=1)  # [layers + 1, documents, n, dim]
     places = np.linspace(4, TOKENS - 1 - OFFSETS[-1], 8).astype(int)
-    measure = jax.jit(jax.vmap(geometry.gaussian_information))
+    measure = jax.jit(jax.vmap(gaussian_information))
     found: dict[str, Any] = {str(k): [] for k in OFFSETS}
     shuffled = []
     for layer in hidden:

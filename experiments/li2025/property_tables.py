@@ -9,10 +9,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-import jaxpe
 from experiments.common import Run, main
 from experiments.li2025.expressiveness import encoding_expressiveness
 from experiments.li2025.growth import flops_growth, generalisation_terms
+from jaxpe import encodings, geometry
 from jaxpe.analysis import to_json
 
 NAMES = (
@@ -22,13 +22,13 @@ NAMES = (
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
+    sizes = encodings.EncodingSizes(64, 4, 16, 64) if run.quick else encodings.EncodingSizes()
     dim, length = sizes.dim, sizes.length
     tables: dict[str, dict[str, Any]] = {}
-    for entry in jaxpe.catalogue(*NAMES):
+    for entry in encodings.catalogue(*NAMES):
         tables[entry.name] = to_json(
             {
-                "properties": jaxpe.encoding_properties(entry, sizes=sizes),
+                "properties": encodings.encoding_properties(entry, sizes=sizes),
                 "expressiveness": encoding_expressiveness(entry, sizes=sizes),
                 "generalisation": generalisation_terms(entry, sizes=sizes),
                 "flops": flops_growth(entry, sizes=sizes),
@@ -36,20 +36,20 @@ def experiment(run: Run) -> dict[str, Any]:
         )
         print(entry.name, tables[entry.name])
     vectors = {
-        "sinusoidal": jaxpe.sinusoidal(dim=dim),
-        "wavelet": jaxpe.wavelet(dim=dim, length=length),
-        "legendre": jaxpe.legendre(dim=dim, length=length),
+        "sinusoidal": encodings.sinusoidal(dim=dim),
+        "wavelet": encodings.wavelet(dim=dim, length=length),
+        "legendre": encodings.legendre(dim=dim, length=length),
     }
     return {"encodings": tables, "toeplitz_residual": {n: residual(e) for n, e in vectors.items()}}
 
 
-def residual(encoding: jaxpe.Encoding, length: int = 512) -> float:
+def residual(encoding: encodings.Encoding, length: int = 512) -> float:
     """Share of how ⟨p_i, p_j⟩ vary, i ≠ j, that means over each offset leave."""
     P = encoding.vectors((), jnp.arange(length))
     off = ~jnp.eye(length, dtype=bool)
     products = P @ P.T
     varying = jnp.where(off, products - jnp.mean(products, where=off), 0)
-    return float(jaxpe.geometry.toeplitz_residual(varying))
+    return float(geometry.toeplitz_residual(varying))
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ import jax
 import numpy as np
 import optax
 
-import jaxpe
 from experiments.common import Run, main
 from experiments.kazemnejad2023.nope_constructions import summary
 from experiments.li2025.theory_bounds import DIM, ENCODINGS, STEPS, T, Trained, data, train
+from jaxpe import encodings
 
 SEEDS, ROWS, TESTS, MARK = 5, 10_000, 1_000, 3.0
 KINDS = {name: ENCODINGS[name] for name in ("none", "alibi", "shaw", "sinusoidal")}
-KINDS["shaw, logits alone"] = lambda: jaxpe.shaw(head_dim=DIM, max_distance=T, values=False)
+KINDS["shaw, logits alone"] = lambda: encodings.shaw(head_dim=DIM, max_distance=T, values=False)
 DECAYS, FEW = (0.0, 0.1, 1.0, 10.0), (20, 200)
 
 

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import Run, main, plain
 from experiments.kazemnejad2023.nope_constructions import (
     DIM,
@@ -28,39 +27,41 @@ from experiments.kazemnejad2023.nope_constructions import (
     trained,
 )
 from experiments.rows import add_row, read_rows
-from jaxpe import nn
+from jaxpe import encodings, nn
+from jaxpe.encodings.base import Rows
+from jaxpe.encodings.families.bias import alibi_slopes
 
 STEPS, FACTORS, ROWS, WIDTH = 400, (1, 2, 4), 256, 4
 
 
-def alibi(slowed: int = 1) -> jaxpe.Encoding:
+def alibi(slowed: int = 1) -> encodings.Encoding:
     """ALiBi, its slopes divided by how many times T the rows are, as m = c/n has it."""
-    return jaxpe.alibi(num_heads=HEADS, slopes=jaxpe.encodings.alibi_slopes(HEADS) / slowed)
+    return encodings.alibi(num_heads=HEADS, slopes=alibi_slopes(HEADS) / slowed)
 
 
-def convolution() -> jaxpe.Encoding:
+def convolution() -> encodings.Encoding:
     """Embeddings plus a learned depthwise convolution over the last `WIDTH` of them."""
 
     def init(key):
         return {"kernel": 0.1 * jax.random.normal(key, (WIDTH, DIM))}
 
     def embed(params, x, positions):
-        rows = jaxpe.encodings.Rows()
-        return x + jaxpe.encodings.context.causal_convolution(x, params["kernel"], rows)[0]
+        rows = Rows()
+        return x + encodings.context.causal_convolution(x, params["kernel"], rows)[0]
 
-    return jaxpe.Encoding(init=init, embed=embed)
+    return encodings.Encoding(init=init, embed=embed)
 
 
-def like_tokens(make: Any, **sizes: int) -> jaxpe.Encoding:
+def like_tokens(make: Any, **sizes: int) -> encodings.Encoding:
     """An encoding whose vectors are as long as token embeddings before training."""
     rows = make(dim=DIM, **sizes).vectors((), jnp.arange(LENGTH))
     norm = float(jnp.sqrt(jnp.mean(jnp.sum(rows**2, axis=-1))))
     return make(dim=DIM, **sizes, scale=nn.TransformerConfig.embedding_scale * DIM**0.5 / norm)
 
 
-def table(step: float = 1.0, start: float = 0.0) -> jaxpe.Encoding:
+def table(step: float = 1.0, start: float = 0.0) -> encodings.Encoding:
     """A learned table of T rows; position i reads row step·i + start, between two or the last."""
-    learned = jaxpe.learned(length=LENGTH, dim=DIM, interpolate=True)
+    learned = encodings.learned(length=LENGTH, dim=DIM, interpolate=True)
 
     def embed(params, x, positions):
         return learned.embed(params, x, jnp.minimum(step * positions + start, LENGTH - 1))
@@ -70,16 +71,16 @@ def table(step: float = 1.0, start: float = 0.0) -> jaxpe.Encoding:
 
 SLOTS = {"first": (1, 1), "moved": (1, LENGTH // 2), "spread": (2, 1)}  # step and start
 ENCODINGS = {
-    "none": jaxpe.identity(),
-    "wavelet": like_tokens(jaxpe.wavelet, length=LENGTH),
-    "legendre": like_tokens(jaxpe.legendre, length=LENGTH),
-    "sinusoidal": like_tokens(jaxpe.sinusoidal),
+    "none": encodings.identity(),
+    "wavelet": like_tokens(encodings.wavelet, length=LENGTH),
+    "legendre": like_tokens(encodings.legendre, length=LENGTH),
+    "sinusoidal": like_tokens(encodings.sinusoidal),
     "alibi": alibi(),
     "convolution": convolution(),
     "learned": table(),
 }
 # How trained models are read at a multiple of T, where it is not as they were trained.
-READ: dict[str, dict[str, Callable[[int], jaxpe.Encoding]]] = {
+READ: dict[str, dict[str, Callable[[int], encodings.Encoding]]] = {
     "alibi": {"alibi": lambda factor: alibi(), "alibi, slopes c/n": alibi},
     "learned": {
         "learned, last row": lambda factor: table(),
@@ -124,7 +125,7 @@ def beyond(encoding_at: Any, params: Any, judged: np.ndarray) -> dict[str, Any]:
     return parts
 
 
-def losses_at(encoding: jaxpe.Encoding, params: Any, rows: np.ndarray) -> np.ndarray:
+def losses_at(encoding: encodings.Encoding, params: Any, rows: np.ndarray) -> np.ndarray:
     """Mean loss of the byte that follows each place but the last."""
     apply = nn.functionalize(language_model(nn.Decoder, encoding, jax.random.key(0)))[0]
 

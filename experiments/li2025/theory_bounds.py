@@ -17,15 +17,16 @@ import numpy as np
 import optax
 from flax import nnx
 
-import jaxpe
 from experiments.common import (
     Run,
     main,
     mean_sd,
 )
 from experiments.li2025.lipschitz import layer_maps, lipschitz_bounds
-from jaxpe import nn, theory, training
-from jaxpe.spectral import operator_norm, spectral_norm
+from jaxpe import encodings, nn, theory, training
+from jaxpe.nn.transformer import Transformer
+from jaxpe.spectral.norms import operator_norm, spectral_norm
+from jaxpe.theory.audit import Audit
 from jaxpe.training.losses import mean_squared_error
 
 DIM, HIDDEN, LAYERS, T = 32, 64, 2, 16
@@ -37,14 +38,14 @@ SCALES = (1.0, 10.0, 100.0)  # of what enters the first layer
 LENGTHS = (T, 2 * T, 4 * T, 8 * T)
 KEY = jax.random.key(4)
 
-ENCODINGS: dict[str, Callable[[], jaxpe.Encoding]] = {
-    "none": jaxpe.identity,
-    "sinusoidal": lambda: jaxpe.sinusoidal(dim=DIM),
-    "learned": lambda: jaxpe.learned(length=T, dim=DIM),
-    "alibi": lambda: jaxpe.alibi(num_heads=1, slopes=SLOPE),
-    "shaw": lambda: jaxpe.shaw(head_dim=DIM, max_distance=T),
-    "wavelet": lambda: jaxpe.wavelet(dim=DIM, length=T),
-    "legendre": lambda: jaxpe.legendre(dim=DIM, length=T),
+ENCODINGS: dict[str, Callable[[], encodings.Encoding]] = {
+    "none": encodings.identity,
+    "sinusoidal": lambda: encodings.sinusoidal(dim=DIM),
+    "learned": lambda: encodings.learned(length=T, dim=DIM),
+    "alibi": lambda: encodings.alibi(num_heads=1, slopes=SLOPE),
+    "shaw": lambda: encodings.shaw(head_dim=DIM, max_distance=T),
+    "wavelet": lambda: encodings.wavelet(dim=DIM, length=T),
+    "legendre": lambda: encodings.legendre(dim=DIM, length=T),
 }
 
 
@@ -62,7 +63,7 @@ def data(rows: int, *, seed: int, n: int = T) -> tuple[np.ndarray, np.ndarray]:
     return values, np.cumsum(values, axis=1)
 
 
-def build(make: Callable[[], jaxpe.Encoding], causal: bool, key: jax.Array) -> nn.Regressor:
+def build(make: Callable[[], encodings.Encoding], causal: bool, key: jax.Array) -> nn.Regressor:
     config = nn.TransformerConfig(
         vocab_size=1,
         dim=DIM,
@@ -224,7 +225,7 @@ def _flat(x: jax.Array) -> jax.Array:
     return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
 
 
-def alone(transformer: nn.Transformer, block: Any) -> nn.Transformer:
+def alone(transformer: Transformer, block: Any) -> Transformer:
     """The transformer with one of its blocks, so that one program serves all."""
     one = nnx.clone(transformer)
     one.config = dataclasses.replace(one.config, num_layers=1)
@@ -232,7 +233,7 @@ def alone(transformer: nn.Transformer, block: Any) -> nn.Transformer:
     return one
 
 
-def table_norms(transformer: nn.Transformer) -> tuple[jax.Array, jax.Array]:
+def table_norms(transformer: Transformer) -> tuple[jax.Array, jax.Array]:
     """The largest rows of Shaw's tables."""
     tables = transformer.encoding_params.get_value()
     key, value = (
@@ -341,7 +342,7 @@ def first_layer(trained: Trained, n: int) -> tuple[jax.Array, ...]:
 
         def measured(slope, x):
             one = nnx.clone(below)
-            one.encoding = jaxpe.alibi(num_heads=1, slopes=slope)
+            one.encoding = encodings.alibi(num_heads=1, slopes=slope)
             return operator_norm(layer_maps(one, n=n)[0], x, key=KEY).value
 
         slopes = jnp.asarray([SLOPE, 0.0], x.dtype)
@@ -381,17 +382,17 @@ def of_norms(kept: dict[tuple[str, bool], Trained]) -> dict[str, Any]:
             params = kept[name, True].params
             found = params["transformer"]["encoding_params"].get_value()
             tables[name] = {k: np.asarray(v[0]) for k, v in found.items()}
-    sinusoids = jaxpe.sinusoidal_vectors(jnp.arange(8 * T), dim=DIM)
+    sinusoids = encodings.sinusoidal_vectors(jnp.arange(8 * T), dim=DIM)
     table, keys = tables["learned"]["table"], tables["shaw"]["key_table"]
     return plain(theory.section_4_norms(sinusoids, x, table, q, keys))
 
 
-def wavelets(length: int) -> theory.Audit:
+def wavelets(length: int) -> Audit:
     beyond = np.arange(length + 1, 8 * length + 1)
     return theory.section_6_wavelet(beyond, dim=64, length=length)
 
 
-def at_multiples(audit: theory.Audit, length: int) -> dict[str, Any]:
+def at_multiples(audit: Audit, length: int) -> dict[str, Any]:
     """An audit as numbers, with the differences at multiples of T."""
     difference = np.asarray(audit.measured["difference"])
     return plain(audit) | {
@@ -399,11 +400,11 @@ def at_multiples(audit: theory.Audit, length: int) -> dict[str, Any]:
     }
 
 
-def legendre(s: float) -> theory.Audit:
+def legendre(s: float) -> Audit:
     return theory.section_6_legendre(jnp.arange(65, 8 * 64), dim=64, length=64, s=s)
 
 
-def plain(audit: theory.Audit) -> dict[str, Any]:
+def plain(audit: Audit) -> dict[str, Any]:
     """An audit as numbers; long curves by their first, largest and last."""
 
     def short(value):

@@ -18,13 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import Run, main, plain
 from experiments.learning import spearman, take_options
 from experiments.spectral2025 import task_models
 from experiments.spectral2025.task_measures import ablated_at_end, correct, summary
 from experiments.spectral2025.task_models import VARIANTS, Sizes, Trained, Variant, head_dim, train
-from jaxpe.data import Examples, relative_distance
+from jaxpe import encodings
+from jaxpe.data import relative_distance
+from jaxpe.data.tasks.positions import Examples
 
 SIZES = dataclasses.replace(task_models.SMALL, seeds=4)
 LONGER = (2, 4)
@@ -33,31 +34,31 @@ NOT_ROTARY = ("sinusoidal",)
 OPTIONS = take_options(repeated=("only",))
 
 
-def shared_paths(sizes: Sizes) -> jaxpe.Encoding:
+def shared_paths(sizes: Sizes) -> encodings.Encoding:
     """Content and rotary logits of the same queries and keys: ⟨q, k⟩ + ⟨R_i q, R_j k⟩.
 
     Heads are twice as wide, as those of `independent_paths`; what is left over is not used.
     """
     width = head_dim(sizes)
-    rope = jaxpe.rope(head_dim=width)
+    rope = encodings.rope(head_dim=width)
 
     def twice(params, x, positions):
         own = x[..., :width]
         return jnp.concatenate([own, rope.query(params, own, positions)], axis=-1)
 
-    return jaxpe.Encoding(query=twice, key=twice)
+    return encodings.Encoding(query=twice, key=twice)
 
 
-def independent_paths(sizes: Sizes) -> jaxpe.Encoding:
+def independent_paths(sizes: Sizes) -> encodings.Encoding:
     """Half of each head turns: content and rotary logits of queries and keys of their own."""
-    return jaxpe.rope(head_dim=2 * head_dim(sizes), fraction=0.5)
+    return encodings.rope(head_dim=2 * head_dim(sizes), fraction=0.5)
 
 
 def arms(sizes: Sizes) -> dict[str, tuple[Variant, Sizes]]:
     """Models by name, with their sizes; `rope` is what the others are compared with."""
     rope, scale = VARIANTS["rope"], 0.7 * sizes.dim**-0.5
     wide = ("head_dim", 2 * head_dim(sizes))
-    half = rope._replace(make=lambda s: jaxpe.rope(head_dim=head_dim(s), fraction=0.5))
+    half = rope._replace(make=lambda s: encodings.rope(head_dim=head_dim(s), fraction=0.5))
     models = {
         "rope": rope,
         "MLA": VARIANTS["mla"],

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.common import Run, main
 from experiments.learning import model_folder, pretrained, tokenizer_of
-from jaxpe import nn, spectral
+from jaxpe import encodings, nn, spectral
 from jaxpe.data import load_tokens
+from jaxpe.geometry.distances.toeplitz import toeplitz_residual
+from jaxpe.nn.logit_decomposition import position_means
 
 LENGTH = 64
 
@@ -60,9 +61,9 @@ def position_terms(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, Any]:
     keys = jax.random.split(jax.random.key(0), seeds)
 
     def residuals(p, W):
-        return jax.vmap(lambda W: spectral.toeplitz_residual((p @ W) @ (p @ W).T))(W)
+        return jax.vmap(lambda W: toeplitz_residual((p @ W) @ (p @ W).T))(W)
 
-    sinusoids = jaxpe.sinusoidal_vectors(jnp.arange(n), dim=dim)
+    sinusoids = encodings.sinusoidal_vectors(jnp.arange(n), dim=dim)
     table = 0.02 * jax.random.normal(jax.random.key(1), (n, dim))
     free = jax.vmap(lambda key: jax.random.normal(key, (dim, dim)))(keys)
     orthogonal = jnp.linalg.qr(free)[0]
@@ -86,7 +87,7 @@ def rotary_contraction(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, A
     mean = np.random.default_rng(3).standard_normal((seeds, 1, dim))
     found = {}
     with jax.enable_x64(True):
-        phases = np.cos(offset[..., None] * jaxpe.encodings.inverse_frequencies(dim)).mean(-1)
+        phases = np.cos(offset[..., None] * encodings.inverse_frequencies(dim)).mean(-1)
         for name, W in toeplitz_matrices(offset, seeds=seeds).items():
             found[f"Toeplitz, {name}"] = {
                 "hypotheses_met": float(np.mean(spectral.schur_bounds(W, phases).hypotheses)),
@@ -126,7 +127,7 @@ def autoregressive(noise: np.ndarray, r: float) -> np.ndarray:
 def rotated_ratio(x: np.ndarray) -> np.ndarray:
     """Range of rotary logits of q = k = x `[draws, n, dim]` over that of x xᵀ."""
     i = np.arange(x.shape[1])
-    rope = jaxpe.rope(head_dim=x.shape[-1])
+    rope = encodings.rope(head_dim=x.shape[-1])
     turned = np.asarray(jax.vmap(lambda q: rope.query((), q[:, None], i)[:, 0])(jnp.asarray(x)))
     before, after = (np.linalg.eigvalsh(z @ z.swapaxes(1, 2)) for z in (x, turned))
     return (after[:, -1] - after[:, 0]) / (before[:, -1] - before[:, 0])
@@ -154,17 +155,17 @@ def measured(model: Any, ids: np.ndarray) -> dict[str, Any]:
     """
     encoding = nn.head_encoding(model)
     apply, params = nn.functionalize(model, method=nn.split_heads)
-    means = nn.position_means(model, [{"ids": part} for part in np.split(ids, len(ids) // 4)])
+    means = position_means(model, [{"ids": part} for part in np.split(ids, len(ids) // 4)])
     mask = np.tri(LENGTH, dtype=bool) if isinstance(model, nn.CausalLM) else None
 
     @jax.jit
     def layer(own, q_content, q_position, k_content, k_position, positions, scale):
         where = {"q_positions": positions, "k_positions": positions, "scale": scale}
         q, k = q_content + q_position, k_content + k_position
-        off = jaxpe.identity()
-        whole = jaxpe.attention_logits(encoding, own, q, k, **where)
-        hookless = jaxpe.attention_logits(off, (), q, k, **where)
-        content = jaxpe.attention_logits(off, (), q_content, k_content, **where)
+        off = encodings.identity()
+        whole = encodings.attention_logits(encoding, own, q, k, **where)
+        hookless = encodings.attention_logits(off, (), q, k, **where)
+        content = encodings.attention_logits(off, (), q_content, k_content, **where)
         return {"hooks": ratios(whole, hookless, mask), "means": ratios(hookless, content, mask)}
 
     parts = jax.jit(apply)(params, ids, means=means)
@@ -192,7 +193,7 @@ def frequencies_of(encoding: Any, params: Any, width: int) -> np.ndarray:
     x = jnp.where(jnp.arange(width) < half, 1.0, 0.0)[None, None, :]
     turned = np.asarray(encoding.key(params, x, jnp.array([1])))[0, 0]
     angles = np.abs(np.arctan2(turned[half:], turned[:half]))
-    return angles if angles.any() else jaxpe.encodings.inverse_frequencies(width)
+    return angles if angles.any() else encodings.inverse_frequencies(width)
 
 
 def gram_of_keys(k: np.ndarray, omega: np.ndarray) -> dict[str, Any]:
@@ -231,7 +232,7 @@ def first_layer(model: Any, ids: np.ndarray) -> dict[str, float | None]:
         }
 
     means = jax.jit(look)(params, ids)
-    residual = jax.vmap(spectral.toeplitz_residual)
+    residual = jax.vmap(toeplitz_residual)
     return {
         name: float(jnp.mean(residual(term))) if jnp.any(term) else None
         for name, term in means.items()

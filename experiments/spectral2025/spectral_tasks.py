@@ -52,7 +52,7 @@ from experiments.spectral2025.task_models import (
     variants,
 )
 from jaxpe import spectral
-from jaxpe.data import Examples
+from jaxpe.data.tasks.positions import Examples
 
 TASKS = ("distance", "count")
 CONVERGED = 0.9

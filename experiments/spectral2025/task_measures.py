@@ -10,7 +10,7 @@ import numpy as np
 from experiments.learning import interval
 from experiments.spectral2025.task_models import Sizes, Trained, accuracy
 from jaxpe import spectral
-from jaxpe.data import Examples
+from jaxpe.data.tasks.positions import Examples
 
 
 def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:

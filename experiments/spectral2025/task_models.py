@@ -18,7 +18,8 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn, training
-from jaxpe.data import Examples, count_triggers, relative_distance
+from jaxpe.data import relative_distance
+from jaxpe.data.tasks.positions import Examples, count_triggers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Variant(NamedTuple):
     from the model of `build`, as pairs of a `TransformerConfig`.
     """
 
-    make: Callable[[Sizes], jaxpe.Encoding]
+    make: Callable[[Sizes], jaxpe.encodings.Encoding]
     causal: bool = False
     latent: bool = False
     keys_from: str = "hidden"
@@ -94,22 +95,24 @@ def head_dim(sizes: Sizes) -> int:
     return sizes.dim // sizes.heads
 
 
-def on_heads(k: int) -> Callable[[Sizes], jaxpe.Encoding]:
+def on_heads(k: int) -> Callable[[Sizes], jaxpe.encodings.Encoding]:
     """RoPE on the first k heads, no encoding on the rest."""
 
     def make(sizes):
-        rope = jaxpe.rope(head_dim=head_dim(sizes))
-        return jaxpe.per_head([rope, jaxpe.identity()], heads=[k, sizes.heads - k])
+        rope = jaxpe.encodings.rope(head_dim=head_dim(sizes))
+        return jaxpe.encodings.per_head(
+            [rope, jaxpe.encodings.identity()], heads=[k, sizes.heads - k]
+        )
 
     return make
 
 
-def no_rotation(width: int) -> jaxpe.Encoding:
+def no_rotation(width: int) -> jaxpe.encodings.Encoding:
     """x cos + swap(x) sin: RoPE without the minus sign, whose matrix is symmetric.
 
     The published MLA arm turns by something that is no rotation; this is one such thing.
     """
-    rope = jaxpe.rope(head_dim=width)
+    rope = jaxpe.encodings.rope(head_dim=width)
 
     sign = np.repeat([1.0, -1.0], width // 2)
 
@@ -118,48 +121,50 @@ def no_rotation(width: int) -> jaxpe.Encoding:
         signs = jnp.asarray(sign, x.dtype).reshape((1,) * (x.ndim - 1) + (width,))
         return (there + back) / 2 - signs * (there - back) / 2
 
-    return jaxpe.Encoding(query=turn, key=turn)
+    return jaxpe.encodings.Encoding(query=turn, key=turn)
 
 
-def added(*encodings: Callable[[Sizes], jaxpe.Encoding]) -> Callable[[Sizes], jaxpe.Encoding]:
+def added(
+    *encodings: Callable[[Sizes], jaxpe.encodings.Encoding],
+) -> Callable[[Sizes], jaxpe.encodings.Encoding]:
     """Several encodings together."""
-    return lambda sizes: jaxpe.chain(*(make(sizes) for make in encodings))
+    return lambda sizes: jaxpe.encodings.chain(*(make(sizes) for make in encodings))
 
 
-def sinusoids(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.sinusoidal(dim=sizes.dim)
+def sinusoids(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.sinusoidal(dim=sizes.dim)
 
 
-def table(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.learned(length=sizes.length, dim=sizes.dim)
+def table(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.learned(length=sizes.length, dim=sizes.dim)
 
 
-def rope(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.rope(head_dim=head_dim(sizes))
+def rope(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.rope(head_dim=head_dim(sizes))
 
 
-def t5(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.t5(num_heads=sizes.heads)
+def t5(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.t5(num_heads=sizes.heads)
 
 
-def alibi(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.alibi(num_heads=sizes.heads)
+def alibi(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.alibi(num_heads=sizes.heads)
 
 
-def steep(sizes: Sizes) -> jaxpe.Encoding:
-    return jaxpe.alibi(num_heads=sizes.heads, slopes=slopes(sizes))
+def steep(sizes: Sizes) -> jaxpe.encodings.Encoding:
+    return jaxpe.encodings.alibi(num_heads=sizes.heads, slopes=slopes(sizes))
 
 
-def published(make: Callable[[Sizes], jaxpe.Encoding], **options: Any) -> Variant:
+def published(make: Callable[[Sizes], jaxpe.encodings.Encoding], **options: Any) -> Variant:
     return Variant(make, keys_from="embeddings", published=True, **options)
 
 
 VARIANTS: dict[str, Variant] = {
-    "nope": Variant(lambda s: jaxpe.identity()),
+    "nope": Variant(lambda s: jaxpe.encodings.identity()),
     "sinusoidal": Variant(sinusoids),
     "learned": Variant(table),
     "t5": Variant(t5),
-    "shaw": Variant(lambda s: jaxpe.shaw(head_dim=head_dim(s), max_distance=s.length)),
+    "shaw": Variant(lambda s: jaxpe.encodings.shaw(head_dim=head_dim(s), max_distance=s.length)),
     "alibi": Variant(alibi),
     "alibi_causal": Variant(alibi, causal=True),
     "alibi_steep": Variant(steep),
@@ -169,7 +174,7 @@ VARIANTS: dict[str, Variant] = {
     "rope_learned": Variant(added(table, rope)),
     "mla": Variant(rope, latent=True),
     "rope_keys_embeddings": Variant(rope, keys_from="embeddings"),
-    "published_nope": published(lambda s: jaxpe.identity()),
+    "published_nope": published(lambda s: jaxpe.encodings.identity()),
     "published_absolute": published(sinusoids),
     "published_relative": published(t5),
     "published_alibi": published(steep),

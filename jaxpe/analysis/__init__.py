@@ -11,9 +11,8 @@ from jaxpe._core.lazy import lazy_names
 from jaxpe._core.results import load_result
 
 __all__ = [
-    "audit", "comparison", "corpora", "corpus", "counts", "engines",
-    "extrapolation", "inspect", "inspections", "load_result", "properties", "to_json",
-    "training_run",
+    "audit", "comparison", "corpora", "corpus", "counts", "engines", "extrapolation", "inspect",
+    "inspections", "load_result", "properties", "to_json", "training_run",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -16,7 +16,8 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 from jaxpe.data.corpora.sources import source_name
-from jaxpe.training import TrainConfig, TrainSummary
+from jaxpe.training import TrainConfig
+from jaxpe.training.run import TrainSummary
 
 # Options that may differ between seeds of one configuration: seeds and logging.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")

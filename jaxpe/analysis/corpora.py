@@ -14,17 +14,13 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import short_names
 from jaxpe._core.options import check_range, check_seed
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.counts import StoredCounts, read_counts
+from jaxpe.analysis.counts import read_counts
 from jaxpe.analysis.counts.merge import refuse_differences
+from jaxpe.analysis.counts.stored import StoredCounts
 from jaxpe.data.tokens.vocabulary import sorted_vocabulary
-from jaxpe.geometry import (
-    PositionCounts,
-    compare_geometries,
-    holm_adjusted,
-    procrustes,
-)
+from jaxpe.geometry import PositionCounts, compare_geometries, procrustes
 from jaxpe.geometry.mds.classical import principal_coordinates
-from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS, MOST_NULLS
+from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS, MOST_NULLS, holm_adjusted
 
 DEFAULT_DIM = 8
 LEVEL = 0.05  # p-value below which a difference is significant

@@ -8,8 +8,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_ranges, option
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.encodings import EncodingProperties, EncodingSizes
-from jaxpe.encodings.analysis.properties import TRIED
+from jaxpe.encodings import EncodingSizes
+from jaxpe.encodings.analysis.properties import TRIED, EncodingProperties
 from jaxpe.encodings.entries import own_encoding_errors
 
 About = Literal["names", "overview"]

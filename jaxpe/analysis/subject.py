@@ -9,13 +9,15 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.options import Model, Source
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.data import LabelledTokens, TokenCorpus
+from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.corpus import as_sources
+from jaxpe.data.corpora.labelled import LabelledTokens
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import model_tokenizer_file
-from jaxpe.nn import Bert, load_causal_lm, trunk
+from jaxpe.nn import Bert, load_causal_lm
 from jaxpe.nn.checkpoints.architecture import DECODERS, row_name, text_fields
 from jaxpe.nn.checkpoints.model_config import read_config
+from jaxpe.nn.heads import trunk
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config

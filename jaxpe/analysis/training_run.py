@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import seal
-from jaxpe.training import TrainConfig, TrainSummary
+from jaxpe.training import TrainConfig
 from jaxpe.training.config import CONFIG, flat_fields, read_config, resolved
 from jaxpe.training.documents import Vocabulary
 from jaxpe.training.log import Record, read_log
-from jaxpe.training.run import LOG, finished_summary, read_vocabulary
+from jaxpe.training.run import LOG, TrainSummary, finished_summary, read_vocabulary
 
 # A loss is falling if, over the last quarter of a run, it falls by more than LEVEL of itself or by
 # more than LEVEL_OF_FALL of its whole fall. It is rising if it is above its least by over LEVEL.

@@ -27,7 +27,7 @@ from jaxpe.conformance.diagnosis import (
 )
 from jaxpe.conformance.reference import Attention, Bias, Inputs, layer_attention
 from jaxpe.conformance.result import Conformance
-from jaxpe.plans import LayerPlan
+from jaxpe.plans.result import LayerPlan
 
 # Checks of `check_attention`, in their order; paths are checked by their names.
 ATTENTION_CHECKS = (

@@ -25,7 +25,8 @@ from jaxpe.conformance.reference import (
     published_slopes,
     turned,
 )
-from jaxpe.plans import LayerPlan, simple_plan
+from jaxpe.plans import simple_plan
+from jaxpe.plans.result import LayerPlan
 
 _NEAR = 100  # largest position and shift of tokens whose positions are read from the output
 _MANY = 32  # largest number of keys that are read from the output

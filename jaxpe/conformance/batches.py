@@ -149,7 +149,10 @@ def check_batches(
 def batch_offsets(
     batches: Iterable[Any], *, take: int | None = None, **options: Any
 ) -> OffsetHistogram:
-    """Histogram of the offsets that the loss of a stream sees; arguments of `check_batches`.
+    """Histogram of the offsets that the loss of a stream sees.
+
+    Args:
+        batches, take, **options: arguments of `check_batches`.
 
     >>> batch_offsets([{"positions": [[0, 1, 2, 0, 1]]}]).pairs[:3]
     array([5., 3., 1.])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxpe.plans import LayerPlan
+from jaxpe.plans.result import LayerPlan
 
 TOKENS = np.arange(16)
 # Documents of two rows, 0 for padding.

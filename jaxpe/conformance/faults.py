@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxpe.conformance.diagnosis import Hypothesis, Trial
 from jaxpe.conformance.reference import STEPS, Rotation, entry_pairs, section_axes
-from jaxpe.plans import LayerPlan
+from jaxpe.plans.result import LayerPlan
 from jaxpe.plans.scaling import LongRopeScaling
 
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}

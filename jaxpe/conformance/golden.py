@@ -13,8 +13,9 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file
 from jaxpe._core.results import npz_bytes
 from jaxpe.conformance.reference import STEPS, Rotation, plan_rotation
-from jaxpe.plans import LayerPlan, RopeOptions
+from jaxpe.plans import RopeOptions
 from jaxpe.plans.job import read_plans
+from jaxpe.plans.result import LayerPlan
 
 VERSION = 1
 _POSITIONS = (0, 1, 2, 2**15, 2**20)

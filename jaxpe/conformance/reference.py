@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.plans import LayerPlan, QueryScaling
+from jaxpe.plans.programs.base import QueryScaling
+from jaxpe.plans.result import LayerPlan
 
 # Bias of attention from positions of queries and keys, `[batch, n]`: `[batch, heads, n_q, n_k]`.
 Bias = Callable[[np.ndarray, np.ndarray], np.ndarray]

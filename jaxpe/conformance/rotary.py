@@ -26,7 +26,7 @@ from jaxpe.conformance.diagnosis import (
 from jaxpe.conformance.faults import fitted_bases, moved, position_faults, rotation_faults
 from jaxpe.conformance.reference import Rotation, plan_rotation
 from jaxpe.conformance.result import Conformance
-from jaxpe.plans import LayerPlan
+from jaxpe.plans.result import LayerPlan
 
 # Checks of `check_rotary`, in their order.
 ROTARY_CHECKS = (

@@ -75,8 +75,8 @@ def attend(
             eighth of the keys, from 128 to 512; on CPUs without arrays of pairs half, to 1024.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
             `sharded_attention`; no division when None.
-        params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,
-            k_context: arguments of `attention_logits`.
+        params, q, k, q_positions, k_positions, scale: arguments of `attention_logits`.
+        encoded_queries, encoded_keys, q_context, k_context: arguments of `attention_logits`.
 
     Raises:
         ValueError: shapes that do not fit, a mask that is not boolean, an implementation that

@@ -71,7 +71,7 @@ def attention_logits(
         q_context, k_context: contexts of the tokens of queries and of keys, where the encoding
             defines `context`.
 
-    >>> far = jaxpe.alibi(num_heads=1, slopes=1.0)
+    >>> far = jaxpe.encodings.alibi(num_heads=1, slopes=1.0)
     >>> x, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
     >>> attention_logits(far, (), x, x, q_positions=i, k_positions=i)[0, 0].tolist()
     [0.0, -1.0, -2.0]

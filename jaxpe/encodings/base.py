@@ -127,7 +127,11 @@ class Encoding(NamedTuple):
     whole_rows: bool = False
 
     def defines(self, hook: str) -> bool:
-        """Whether the encoding defines `hook`."""
+        """Whether the encoding defines `hook`.
+
+        Args:
+            hook: name of a hook, such as "bias".
+        """
         return getattr(self, hook) is not self._field_defaults[hook]
 
 
@@ -150,7 +154,8 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
     Raises:
         ValueError: a context is missing where the encoding needs one, or given where it has none.
 
-    >>> bind_context(jaxpe.alibi(num_heads=1), None, None).defines("bias")
+    >>> from jaxpe import encodings
+    >>> bind_context(encodings.alibi(num_heads=1), None, None).defines("bias")
     True
     """
     if not encoding.defines("context"):
@@ -191,7 +196,8 @@ def encoding_at(
         positions: `[..., n]`.
         queries: indices of the queries in a row `[n]`; all when None.
 
-    >>> encoding_at(jaxpe.alibi(num_heads=1), (), jnp.ones((2, 4)), jnp.arange(2)).defines("bias")
+    >>> alibi = jaxpe.encodings.alibi(num_heads=1)
+    >>> encoding_at(alibi, (), jnp.ones((2, 4)), jnp.arange(2)).defines("bias")
     True
     """
     if not encoding.defines("context"):
@@ -229,7 +235,8 @@ def centered_positions(
 ) -> tuple[ArrayLike, ArrayLike]:
     """Positions for `query` and `key` called together, counted from their middle if `centered`.
 
-    >>> xpos, i, j = jaxpe.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000])
+    >>> from jaxpe import encodings
+    >>> xpos, i, j = encodings.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000])
     >>> i, j = centered_positions(xpos, i, j)
     >>> i.item(), j.item()
     (3, -3)
@@ -321,8 +328,11 @@ def position_offsets(
 ) -> Array:
     """Offsets j − i of keys from queries, `[..., 1, n_q, n_k]`: one axis of 1 for the heads.
 
-    They have as many axes as q `[..., n_q, heads, head_dim]`, and the dtype of the positions: exact
-    for integers.
+    They have as many axes as q, and the dtype of the positions: exact for integers.
+
+    Args:
+        q, k: queries and keys, `[..., n, heads, head_dim]`; only their shapes are read.
+        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
 
     >>> x, i = jnp.zeros((2, 1, 4)), jnp.arange(2)
     >>> position_offsets(x, x, i, i).tolist()

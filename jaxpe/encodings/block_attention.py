@@ -312,7 +312,8 @@ def _queries_at(queries: Tree, j: Array, size: int) -> Tree:
 def reads_pairs(encoding: Encoding) -> bool:
     """Whether an encoding makes arrays of pairs, in which heads differ.
 
-    >>> reads_pairs(jaxpe.alibi(num_heads=1)), reads_pairs(jaxpe.rope(head_dim=2))
+    >>> from jaxpe import encodings
+    >>> reads_pairs(encodings.alibi(num_heads=1)), reads_pairs(encodings.rope(head_dim=2))
     (True, False)
     """
     return encoding.defines("products") or encoding.defines("bias")

@@ -40,7 +40,8 @@ def rotate_by(
         ValueError: keys that do not move by a rotation: frequencies depend on the length,
             rotations do not commute, or the encoding defines `embed` or `context`.
 
-    >>> rope, k, i = jaxpe.rope(head_dim=4), jnp.ones((3, 1, 4)), jnp.arange(3)
+    >>> from jaxpe import encodings
+    >>> rope, k, i = encodings.rope(head_dim=4), jnp.ones((3, 1, 4)), jnp.arange(3)
     >>> moved = rotate_by(rope, (), rope.key((), k, i), 100)
     >>> bool(jnp.allclose(moved, rope.key((), k, i + 100), atol=1e-5))
     True

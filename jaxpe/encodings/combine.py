@@ -41,16 +41,24 @@ class LayerPattern(NamedTuple):
     encodings: tuple[Encoding, ...]
 
     def at(self, layer: int) -> Encoding:
-        """The encoding of a layer, counted from 0.
+        """The encoding of a layer.
 
-        >>> pattern = interleaved_layers(jaxpe.rope(head_dim=4), jaxpe.identity(), period=2)
+        Args:
+            layer: number of the layer, from 0.
+
+        >>> from jaxpe import encodings
+        >>> pattern = interleaved_layers(encodings.rope(head_dim=4), encodings.identity(), period=2)
         >>> pattern.at(3).defines("query")
         False
         """
         return self.encodings[layer % len(self.encodings)]
 
     def defines(self, hook: str) -> bool:
-        """Whether the encoding of some layer defines `hook`."""
+        """Whether the encoding of some layer defines `hook`.
+
+        Args:
+            hook: name of a hook, such as "bias".
+        """
         return any(part.defines(hook) for part in self.encodings)
 
 
@@ -66,10 +74,14 @@ def chain(*encodings: E) -> E:
     chain of one encoding is that encoding. A chain with a `LayerPattern` is a `LayerPattern` of
     chains.
 
+    Args:
+        encodings: encodings or layer patterns, in the order in which they act.
+
     Raises:
         ValueError: several encodings define `products`.
 
-    >>> both = chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=2))
+    >>> from jaxpe import encodings
+    >>> both = chain(encodings.rope(head_dim=4), encodings.alibi(num_heads=2))
     >>> both.defines("query"), both.defines("bias"), both.defines("embed")
     (True, True, False)
     """
@@ -116,15 +128,20 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
 def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = None) -> Encoding:
     """Different encodings for different heads: partial RoPE on k heads, mixed heads.
 
-    The first `heads[0]` heads take `encodings[0]`, and so on; one head each when `heads` is None.
-    An encoding with a number of heads (ALiBi) is built for its own share of them. Keys may have
-    fewer heads (grouped queries) if the groups divide in the same way. Parameters are a tuple.
+    The first `heads[0]` heads take `encodings[0]`, and so on. An encoding with a number of heads
+    (ALiBi) is built for its own share of them. Keys may have fewer heads (grouped queries) if the
+    groups divide in the same way. Parameters are a tuple.
+
+    Args:
+        encodings: one encoding for each group of heads, in their order.
+        heads: number of query heads of each encoding; one head each when None.
 
     Raises:
         ValueError: an encoding acts on the embeddings, which all heads share, or an array has
             another number of heads.
 
-    >>> mixed = per_head([jaxpe.rope(head_dim=4), jaxpe.identity()], heads=[1, 3])
+    >>> from jaxpe import encodings
+    >>> mixed = per_head([encodings.rope(head_dim=4), encodings.identity()], heads=[1, 3])
     >>> q = mixed.query(((), ()), jnp.ones((2, 4, 4)), jnp.arange(2))
     >>> (q[1] == 1).all(axis=-1).tolist()
     [False, True, True, True]
@@ -170,9 +187,13 @@ def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
     """Scale positions to factor·i, as floats: position interpolation for factor < 1.
 
     Chen et al. (2023). For RoPE it equals linear scaling by 1/factor. Linear scaling is exact at
-    large positions, where float32 rounds factor·i by up to 6e-8·factor·i. The factor may be traced.
+    large positions, where float32 rounds factor·i by up to 6e-8·factor·i.
 
-    >>> near = scale_positions(jaxpe.alibi(num_heads=1), 0.5)
+    Args:
+        encoding: any encoding.
+        factor: factor of the positions, which may be traced.
+
+    >>> near = scale_positions(jaxpe.encodings.alibi(num_heads=1), 0.5)
     >>> near.vectors((), jnp.arange(3)).ravel().tolist() == [0.0, 2**-9, 2**-8]
     True
     """
@@ -216,11 +237,12 @@ def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
         encoding: any encoding; `identity()` for no positions.
         factor: factor of q·k, which may be traced.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> rope, dropped = jaxpe.rope(head_dim=4), rescaled(jaxpe.identity(), 1.1)
-    >>> trained = jaxpe.nn.Decoder(config, encoding=rope, rngs=nnx.Rngs(0))
-    >>> recalibrated = jaxpe.nn.Decoder(config, encoding=dropped, rngs=nnx.Rngs(1))
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> rope, dropped = encodings.rope(head_dim=4), rescaled(encodings.identity(), 1.1)
+    >>> trained = nn.Decoder(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> recalibrated = nn.Decoder(config, encoding=dropped, rngs=nnx.Rngs(1))
     >>> nnx.update(recalibrated, nnx.state(trained, nnx.Param))  # and train on, for a little
     >>> recalibrated(jnp.arange(5)).hidden.shape
     (5, 8)
@@ -243,7 +265,8 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
         last: encoding of the last layer of a period.
         period: layers of a period, at least 1.
 
-    >>> pattern = interleaved_layers(jaxpe.rope(head_dim=4), jaxpe.identity(), period=4)
+    >>> from jaxpe import encodings
+    >>> pattern = interleaved_layers(encodings.rope(head_dim=4), encodings.identity(), period=4)
     >>> [pattern.at(layer).defines("query") for layer in range(5)]
     [True, True, True, False, True]
     """

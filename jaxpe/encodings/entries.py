@@ -24,10 +24,14 @@ from jaxpe.encodings.registry import (
 
 
 def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
-    """Catalogue entries by name, each as in `resolve`; all registered ones when None.
+    """Catalogue entries by name.
+
+    Args:
+        names: names in the catalogue, files of vectors, your own `my_module:my_encoding`, or
+            entries; all registered encodings when there are none.
 
     Raises:
-        InputError: as `resolve`.
+        InputError: an unknown name, or a file or function that is no encoding.
 
     >>> [entry.family for entry in catalogue("rope", "t5")]
     ['rotary', 'bias']
@@ -42,7 +46,7 @@ def registered_function(name: str) -> Callable[..., Any]:
         name: name in the catalogue.
 
     Raises:
-        InputError: an unknown name, as `resolve`.
+        InputError: an unknown name.
 
     >>> registered_function("rope").__name__
     'rope'
@@ -126,7 +130,7 @@ def _imported_entry(name: str) -> CatalogueEntry:
     if not callable(value):
         raise InputError(
             f"{name!r} is {type(value).__name__}, not an encoding: pass a CatalogueEntry, or a "
-            "function from jaxpe.EncodingSizes to a jaxpe.Encoding"
+            "function from jaxpe.encodings.EncodingSizes to a jaxpe.encodings.Encoding"
         )
     return CatalogueEntry(
         name, module_of_name.rpartition(".")[2], sizes_adapter(value), module_of_name

@@ -104,7 +104,7 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
         encoding: an encoding; only its hooks matter.
         call: the arrays and options; None for plain attention of float32.
 
-    >>> lacking("blocks", jaxpe.cope(head_dim=2, max_positions=4))
+    >>> lacking("blocks", jaxpe.encodings.cope(head_dim=2, max_positions=4))
     'whole rows of keys'
     """
     reasons = {}

@@ -124,8 +124,8 @@ def register(
 
     >>> @jaxpe.encodings.register("halved", source="an example")
     ... def halved(sizes):
-    ...     return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)
-    >>> [entry.source for entry in jaxpe.catalogue("halved")]
+    ...     return jaxpe.encodings.alibi(num_heads=sizes.num_heads, slopes=0.5)
+    >>> [entry.source for entry in jaxpe.encodings.catalogue("halved")]
     ['an example']
     """
     if not re.fullmatch(r"[\w.-]{1,100}", name) or name.endswith(".npz"):

@@ -33,7 +33,13 @@ class ResonanceScaling(NamedTuple):
     scaling: RopeScaling | None = None
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
+        """Frequencies of the rotated entries.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences, for a `scaling` that depends on it.
+        """
         scaling = self.scaling or LinearScaling(1.0)
         scaled = scaling.frequencies(dim, base, length)
         library = namespace(scaled.inverse)

@@ -23,8 +23,8 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
     """Attention with an encoding, for the argument `attention_fn` of Flax's attention layers.
 
     These are `nnx.MultiHeadAttention` and `linen.MultiHeadDotProductAttention`. The result is
-    `jaxpe.attend` of their queries, keys and values, in memory linear in the length. Queries whose
-    keys are all masked give 0; Flax averages all values.
+    `jaxpe.encodings.attend` of their queries, keys and values, in memory linear in the length.
+    Queries whose keys are all masked give 0; Flax averages all values.
 
     The function is an `nnx.Module` that holds the encoding's parameters. They belong to the state
     of the NNX layer and are trained with it. Layers share them if all get one `nnx.Param`. In
@@ -38,14 +38,14 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
         k_positions: positions of keys, in cross-attention.
         decode: whether a single query among more keys is the newest token of Flax's cache. Its
             slot is the last one that the mask allows; `positions` are those of all slots.
-        implementation, block_size: arguments of `jaxpe.attend`.
+        implementation, block_size: arguments of `jaxpe.encodings.attend`.
 
     Raises:
         ValueError: an encoding that needs embeddings or hidden states, or has parameters that are
             not passed.
 
     >>> from flax import nnx
-    >>> t5 = jaxpe.t5(num_heads=2)
+    >>> t5 = jaxpe.encodings.t5(num_heads=2)
     >>> function = jaxpe.nn.attention_fn(t5, t5.init(jax.random.key(0)))
     >>> layer = nnx.MultiHeadAttention(2, 8, attention_fn=function, decode=False, rngs=nnx.Rngs(0))
     >>> nnx.state(layer, nnx.Param)["attention_fn"]["encoding_params"].get_value()["table"].shape

@@ -16,15 +16,17 @@ from jax import Array, lax
 from jaxtyping import Float, Int32
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings import (
-    Encoding,
-    Rows,
-    chain,
-    identity,
-)
+from jaxpe.encodings import Encoding, chain, identity
 from jaxpe.encodings.attention_mask import Mask
 from jaxpe.encodings.attention_terms import gated
-from jaxpe.encodings.base import Params, bind_context, centered_positions, expand_rank, repeat_heads
+from jaxpe.encodings.base import (
+    Params,
+    Rows,
+    bind_context,
+    centered_positions,
+    expand_rank,
+    repeat_heads,
+)
 from jaxpe.encodings.implementations import Call, dense_attention, encoded_attention
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dense, norm
@@ -54,7 +56,7 @@ class Context(NamedTuple):
 
     Attributes:
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        mask: true where a query may attend, as in `jaxpe.attend`.
+        mask: true where a query may attend, as in `jaxpe.encodings.attend`.
         shared: encoding that all layers share.
         slot: slot of the cache for the first new key.
         trace: whether to return logits, weights and the outputs of heads.
@@ -284,15 +286,19 @@ class MultiHeadAttention(_Attention):
     Eq. (1) of Cirrincione (2026). The configuration may have another scale, norms of queries and
     keys before the encoding, a cap of the logits, a sink and a gate.
 
-    The layer has its own parameters of `encoding`, which is chained with the shared encoding of the
-    context.
+    Args:
+        config: sizes and choices.
+        encoding: positional encoding with parameters of this layer, chained with the shared
+            encoding of the context.
+        rngs: random streams of the initialisation.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> rope = jaxpe.rope(head_dim=4)
-    >>> attention = jaxpe.nn.MultiHeadAttention(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> rope = encodings.rope(head_dim=4)
+    >>> attention = MultiHeadAttention(config, encoding=rope, rngs=nnx.Rngs(0))
     >>> i = jnp.arange(5)
-    >>> attended = attention(jnp.ones((2, 5, 8)), jaxpe.nn.Context(i, i, trace=True))
+    >>> attended = attention(jnp.ones((2, 5, 8)), Context(i, i, trace=True))
     >>> attended.output.shape, attended.weights.shape
     ((2, 5, 8), (2, 2, 5, 5))
     """
@@ -348,13 +354,14 @@ class LatentAttention(_Attention):
     rotary_dim numbers per token. Each layer has its own parameters of `encoding`; `config.latent`
     has the sizes.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
-    >>> config = jaxpe.nn.TransformerConfig(
+    >>> latent = nn.LatentSizes(key_value_rank=6, rotary_dim=2)
+    >>> config = nn.TransformerConfig(
     ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, latent=latent)
-    >>> rope = jaxpe.rope(head_dim=2)
-    >>> attention = jaxpe.nn.LatentAttention(config, encoding=rope, rngs=nnx.Rngs(0))
-    >>> attention(jnp.ones((5, 8)), jaxpe.nn.Context(jnp.arange(5), jnp.arange(5))).output.shape
+    >>> rope = encodings.rope(head_dim=2)
+    >>> attention = nn.LatentAttention(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> attention(jnp.ones((5, 8)), Context(jnp.arange(5), jnp.arange(5))).output.shape
     (5, 8)
     """
 
@@ -424,7 +431,9 @@ def encoding_parameters(
 ) -> nnx.Param:
     """Initialised parameters of an encoding as one `nnx.Param`, of the dtype of `config`."""
     if not isinstance(encoding, Encoding):
-        raise ValueError(f"encoding={encoding!r}: pass an encoding, such as jaxpe.rope(head_dim=4)")
+        raise ValueError(
+            f"encoding={encoding!r}: pass an encoding, such as jaxpe.encodings.rope(head_dim=4)"
+        )
 
     def cast(leaf):
         leaf = jnp.asarray(leaf)

@@ -26,10 +26,11 @@ class Block(nnx.Module):
     cross-attention follows attention (Vaswani et al. 2017). The block has its own parameters of
     `encoding`, which is chained with the shared encoding of the context.
 
+    >>> from jaxpe import nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> block = jaxpe.nn.Block(config, rngs=nnx.Rngs(0))
-    >>> block(jnp.ones((2, 5, 8)), jaxpe.nn.Context(jnp.arange(5), jnp.arange(5))).output.shape
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> block = Block(config, rngs=nnx.Rngs(0))
+    >>> block(jnp.ones((2, 5, 8)), Context(jnp.arange(5), jnp.arange(5))).output.shape
     (2, 5, 8)
     """
 

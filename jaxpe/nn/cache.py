@@ -30,9 +30,10 @@ def move_cache(decoder: Decoder, cache: Cache, delta: int | ArrayLike) -> Cache:
         ValueError: an encoding whose keys do not move by a rotation, as in
             `jaxpe.encodings.rotate_by`.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4), rngs=nnx.Rngs(0))
     >>> cache = decoder(jnp.arange(3)[None], cache=decoder.empty_cache(batch=1, slots=4)).cache
     >>> move_cache(decoder, cache, 7).positions[0, :3].tolist()
     [7, 8, 9]
@@ -66,9 +67,10 @@ def evict_tokens(decoder: Decoder, cache: Cache, *, start: int, count: int) -> C
     Raises:
         ValueError: slots that are not filled, or an encoding as in `move_cache`.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4), rngs=nnx.Rngs(0))
     >>> cache = decoder(jnp.arange(6)[None], cache=decoder.empty_cache(batch=1, slots=6)).cache
     >>> evict_tokens(decoder, cache, start=1, count=3).positions[0, :3].tolist()
     [0, 1, 2]

@@ -91,7 +91,7 @@ class TransformerConfig:
         attention_dropout: dropout rate of attention weights.
         init_scale: standard deviation of dense kernels.
         embedding_scale: standard deviation of token embeddings.
-        attention: `implementation` of `jaxpe.attend`; traced logits are always "dense".
+        attention: `implementation` of `jaxpe.encodings.attend`; traced logits are always "dense".
         dtype: dtype of the computation; parameters, positions, logits and softmax stay wider.
         param_dtype: dtype of the parameters.
         scan: whether to compile one block and loop over layers, which compiles faster than unrolled
@@ -100,7 +100,8 @@ class TransformerConfig:
         keys_from: source of keys and values: "hidden", the layer's input; or "embeddings", the
             first layer's input, as in the published code of arXiv:2505.13027.
 
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
+    >>> from jaxpe import nn
+    >>> config = nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width
     (8, 128)
     """
@@ -162,7 +163,11 @@ class TransformerConfig:
     def encoding_sizes(self, length: int) -> EncodingSizes:
         """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.
 
-        >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=32, num_layers=1, num_heads=4)
+        Args:
+            length: number of positions of the training context.
+
+        >>> from jaxpe import nn
+        >>> config = nn.TransformerConfig(vocab_size=9, dim=32, num_layers=1, num_heads=4)
         >>> config.encoding_sizes(16)
         EncodingSizes(dim=32, num_heads=4, head_dim=8, length=16)
         """
@@ -179,7 +184,10 @@ class TransformerConfig:
         return 4 * self.dim if self.hidden_dim is None else self.hidden_dim
 
     def has_bias(self, part: Biased) -> bool:
-        """Whether a part has biases: one of the names of `use_bias`.
+        """Whether a part has biases.
+
+        Args:
+            part: one of the names of `use_bias`.
 
         >>> jaxpe.nn.TransformerConfig(
         ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, use_bias=("norm",)

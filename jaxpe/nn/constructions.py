@@ -100,11 +100,12 @@ def content_logits(
     For every layer of `nope_decoder` except the first, from traced hidden states, in float32 or
     wider.
 
+    >>> from jaxpe import nn
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=2, num_heads=1, length=4)
     >>> def without_content(key, ids):
-    ...     decoder = jaxpe.nn.nope_decoder(**sizes, key=key)
+    ...     decoder = nn.nope_decoder(**sizes, key=key)
     ...     seen = decoder(ids, trace=True)
-    ...     return seen.logits[1:] - jaxpe.nn.content_logits(decoder, seen.hidden_states)
+    ...     return seen.logits[1:] - content_logits(decoder, seen.hidden_states)
     >>> logits = jax.jit(without_content)(jax.random.key(0), jnp.array([0, 3, 7, 2]))
     >>> logits[0, 0, 3].round().astype(int).tolist()
     [-3, -2, -1, 0]

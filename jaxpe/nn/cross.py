@@ -42,14 +42,14 @@ def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
     if not isinstance(encoding, Encoding):
         raise ValueError(
             f"cross_encoding is a {type(encoding).__name__}: pass one encoding for all layers, "
-            "such as jaxpe.rope(head_dim=4), or jaxpe.identity() for none"
+            "such as jaxpe.encodings.rope(head_dim=4), or jaxpe.encodings.identity() for none"
         )
     for hook, why in (
         ("embed", "acts on embeddings, which exist before the first layer: pass it as encoding"),
         ("context", "depends on the hidden states of one row of tokens: pass another"),
     ):
         if encoding.defines(hook):
-            raise ValueError(f"cross_encoding {why}, or jaxpe.identity() for none")
+            raise ValueError(f"cross_encoding {why}, or jaxpe.encodings.identity() for none")
     return encoding
 
 

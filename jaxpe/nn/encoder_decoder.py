@@ -45,12 +45,13 @@ class EncoderDecoder(nnx.Module):
     Raises:
         ValueError: a decoder without cross-attention, or sizes that contradict each other.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.t5(num_heads=4), rngs=nnx.Rngs(0))
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4),
-    ...                            cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(1))
-    >>> model = jaxpe.nn.EncoderDecoder(encoder, decoder)
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.t5(num_heads=4), rngs=nnx.Rngs(0))
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4),
+    ...                            cross_encoding=encodings.identity(), rngs=nnx.Rngs(1))
+    >>> model = nn.EncoderDecoder(encoder, decoder)
     >>> output = model(jnp.zeros((3, 7), int), jnp.zeros((3, 5), int), trace=True)
     >>> output.hidden.shape, output.decoder.cross_weights.shape
     ((3, 5, 16), (2, 3, 4, 5, 7))
@@ -116,7 +117,11 @@ class EncoderDecoder(nnx.Module):
     ) -> Memory:
         """Keys and values of the encoder's tokens in every layer of the decoder.
 
-        `decode` uses them for every new token. Options are the transformer's.
+        `decode` uses them for every new token.
+
+        Args:
+            ids, mask, positions: arguments of the model's call.
+            **options: further arguments of the encoder, such as `segments`.
         """
         hidden = self.encoder(ids, mask=mask, positions=positions, **options).hidden
         segments = options.get("segments")
@@ -125,7 +130,13 @@ class EncoderDecoder(nnx.Module):
     def decode(
         self, ids: Int[ArrayLike, "... n"], *, cache: Cache | None = None, **options: Any
     ) -> TransformerOutput:
-        """Output of the decoder, with a passed or cached memory; options are the `Decoder`'s."""
+        """Output of the decoder, with a passed or cached memory.
+
+        Args:
+            ids: token ids of the decoder, `[..., n]`.
+            cache: keys and values of earlier tokens; the new ones are appended.
+            **options: further arguments of the decoder, such as `memory` without a cache.
+        """
         if self.decoder.tokens is None:
             ids = jnp.asarray(ids)
             # Masked ids may be any numbers.
@@ -140,7 +151,7 @@ def _check_sides(encoder: Transformer, decoder: Decoder, share_embeddings: bool)
     if decoder.cross_encoding is None:
         raise ValueError(
             "the decoder has no cross-attention: build it with cross_encoding, such as "
-            "jaxpe.identity() for none"
+            "jaxpe.encodings.identity() for none"
         )
     one, other = encoder.config, decoder.config
     if one.dim != other.dim:

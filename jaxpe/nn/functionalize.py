@@ -53,7 +53,7 @@ def parameter_count(params: Params) -> int:
     """Number of parameters in a pytree or in a model.
 
     >>> from flax import nnx
-    >>> jaxpe.nn.parameter_count(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    >>> parameter_count(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
     8
     """
     if isinstance(params, nnx.Module):
@@ -66,11 +66,13 @@ def functionalize(
 ) -> tuple[Callable[..., Any], Params]:
     """Split a model into `(apply, params)`, where `apply(params, *args, **options)` calls it.
 
-    All state of the model must be `nnx.Param`. A `method` `(model, *args, **options)` replaces the
-    call.
+    Args:
+        model: module whose whole state is `nnx.Param`.
+        method: `(model, *args, **options)`, which replaces the call; None for the call.
 
+    >>> from jaxpe import nn
     >>> from flax import nnx
-    >>> apply, params = jaxpe.nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    >>> apply, params = nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
     >>> jax.jit(apply)(params, jnp.ones((4, 3), jnp.float32)).shape
     (4, 2)
     """

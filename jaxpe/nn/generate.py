@@ -65,11 +65,12 @@ def generate(
     Raises:
         ValueError: settings that contradict each other, or more positions than a table has.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
-    >>> model = jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1))
-    >>> jaxpe.nn.generate(model, jnp.arange(6).reshape(2, 3), steps=4).shape
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> model = nn.CausalLM(decoder, rngs=nnx.Rngs(1))
+    >>> nn.generate(model, jnp.arange(6).reshape(2, 3), steps=4).shape
     (2, 4)
     """
     prompt, sampling = jnp.asarray(prompt), _Sampling(temperature, top_k, top_p)

@@ -58,10 +58,11 @@ class Classifier(nnx.Module):
         pooler: dense layer with tanh before the output layer, as in BERT; True for a new one.
         rngs: random streams of the initialisation, with another seed than the encoder's.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> classify = jaxpe.nn.Classifier(encoder, num_classes=3, rngs=nnx.Rngs(1))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> classify = nn.Classifier(encoder, num_classes=3, rngs=nnx.Rngs(1))
     >>> classify(jnp.zeros((4, 7), int)).logits.shape
     (4, 3)
     """
@@ -96,7 +97,14 @@ class Classifier(nnx.Module):
         dropout_key: Array | None = None,
         **options: Any,
     ) -> HeadOutput:
-        """Logits of the classes; other options are the transformer's."""
+        """Logits of the classes.
+
+        Args:
+            ids: token ids, `[..., n]`.
+            mask: `[..., n]`, false on padding, for attention and for the pooling.
+            dropout_key: random key that switches dropout on.
+            **options: further arguments of the transformer, such as `positions`.
+        """
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         below = self.encoder(ids, mask=mask, dropout_key=keys[0], **options)
         x = pooled(below.hidden, mask, pooling=self.pooling)
@@ -109,13 +117,16 @@ class Classifier(nnx.Module):
 class MaskedLM(nnx.Module):
     """Masked language model with BERT's head: dense, activation, norm, tied embeddings.
 
-    The encoder must have tie_embeddings=True; `rngs` should have another seed than the encoder's.
+    Args:
+        encoder: transformer under the head, with tie_embeddings=True.
+        rngs: random streams of the initialisation, with another seed than the encoder's.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.learned(length=7, dim=16),
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, encoding=encodings.learned(length=7, dim=16),
     ...                            rngs=nnx.Rngs(0))
-    >>> jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int)).logits.shape
+    >>> nn.MaskedLM(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int)).logits.shape
     (4, 7, 50)
     """
 
@@ -130,12 +141,21 @@ class MaskedLM(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(config.vocab_size, config.param_dtype))
 
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
-        """Logits `[..., n, vocab]`; options are the transformer's."""
+        """Logits `[..., n, vocab]`.
+
+        Args:
+            ids: token ids, `[..., n]`.
+            **options: further arguments of the transformer, such as `mask`.
+        """
         below = self.encoder(ids, **options)
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states, such as for selected tokens alone."""
+        """Logits of hidden states, such as for selected tokens alone.
+
+        Args:
+            hidden: hidden states of the last layer, `[..., dim]`.
+        """
         x = self.norm(activation(self.activation)(self.transform(jnp.asarray(hidden))))
         logits = read_out(self.encoder.tokens, x)
         bias = self.bias.get_value().astype(logits.dtype)
@@ -145,12 +165,15 @@ class MaskedLM(nnx.Module):
 class CausalLM(nnx.Module):
     """Causal language model: logits of the next token.
 
-    `rngs` initialises an untied output layer; it should have another seed than the decoder's.
+    Args:
+        decoder: transformer under the head.
+        rngs: random streams of an untied output layer, with another seed than the decoder's.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
-    >>> jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int)).logits.shape
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> nn.CausalLM(decoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int)).logits.shape
     (4, 7, 50)
     """
 
@@ -161,12 +184,21 @@ class CausalLM(nnx.Module):
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
 
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
-        """Logits `[..., n, vocab]`; options are the transformer's."""
+        """Logits `[..., n, vocab]`.
+
+        Args:
+            ids: token ids, `[..., n]`.
+            **options: further arguments of the transformer, such as `mask`.
+        """
         below = self.decoder(ids, **options)
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states, such as for selected tokens alone."""
+        """Logits of hidden states, such as for selected tokens alone.
+
+        Args:
+            hidden: hidden states of the last layer, `[..., dim]`.
+        """
         layer = self.decoder.tokens if self.output is None else self.output
         logits = read_out(layer, _scaled_hidden(self.decoder, jnp.asarray(hidden)))
         return capped(logits, self.decoder.config.logit_cap)
@@ -180,12 +212,13 @@ class Seq2SeqLM(nnx.Module):
             layer is tied to its embeddings.
         rngs: random streams of an untied output layer.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8),
-    ...                            cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(1))
-    >>> model = jaxpe.nn.Seq2SeqLM(jaxpe.nn.EncoderDecoder(encoder, decoder), rngs=nnx.Rngs(2))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, encoding=encodings.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=8),
+    ...                            cross_encoding=encodings.identity(), rngs=nnx.Rngs(1))
+    >>> model = nn.Seq2SeqLM(nn.EncoderDecoder(encoder, decoder), rngs=nnx.Rngs(2))
     >>> model(jnp.zeros((4, 7), int), jnp.zeros((4, 3), int)).logits.shape
     (4, 3, 50)
     """
@@ -202,12 +235,22 @@ class Seq2SeqLM(nnx.Module):
         decoder_ids: Int[ArrayLike, "... n"],
         **options: Any,
     ) -> Seq2SeqOutput:
-        """Logits `[..., n, vocab]`; options are the `EncoderDecoder`'s."""
+        """Logits `[..., n, vocab]`.
+
+        Args:
+            ids: token ids of the encoder, `[..., m]`.
+            decoder_ids: token ids of the decoder, `[..., n]`.
+            **options: further arguments of the `EncoderDecoder`, such as `mask`.
+        """
         below = self.transformer(ids, decoder_ids, **options)
         return Seq2SeqOutput(self._logits(below.decoder.hidden), *below)
 
     def decode(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
-        """Logits with the memory of a cache, as in `EncoderDecoder.decode`."""
+        """Logits of the decoder's tokens, with a passed or cached memory.
+
+        Args:
+            ids, **options: arguments of `EncoderDecoder.decode`.
+        """
         below = self.transformer.decode(ids, **options)
         return HeadOutput(self._logits(below.hidden), below)
 
@@ -228,11 +271,12 @@ class Regressor(nnx.Module):
         outputs: number of outputs per token.
         rngs: random streams of the initialisation, with another seed than the transformer's.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(
+    >>> config = nn.TransformerConfig(
     ...     vocab_size=1, dim=16, num_layers=2, num_heads=1, activation="relu", norm="none")
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> model = jaxpe.nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1))
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> model = nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1))
     >>> model(jnp.ones((4, 7, 1))).logits.shape
     (4, 7, 1)
     """
@@ -244,7 +288,12 @@ class Regressor(nnx.Module):
         self.output = dense(config, config.dim, outputs, rngs=rngs)
 
     def __call__(self, values: Float[ArrayLike, "... n inputs"], **options: Any) -> HeadOutput:
-        """Numbers `[..., n, outputs]`; options are the transformer's."""
+        """Numbers `[..., n, outputs]`.
+
+        Args:
+            values: numbers `[..., n, inputs]`.
+            **options: further arguments of the transformer, such as `mask`.
+        """
         values = jnp.asarray(values, self.transformer.config.dtype)
         ids = jnp.zeros(values.shape[:-1], jnp.int32)
         below = self.transformer(ids, vectors=self.input(values), **options)
@@ -262,10 +311,11 @@ def trunk(model: Any) -> Transformer:
     Raises:
         InputError: a model without a transformer of `jaxpe.nn`, or an encoder–decoder.
 
+    >>> from jaxpe import nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
-    >>> jaxpe.nn.trunk(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))) is encoder
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> trunk(nn.MaskedLM(encoder, rngs=nnx.Rngs(1))) is encoder
     True
     """
     below = model
@@ -296,7 +346,8 @@ def pooled(
     Without unmasked tokens, the mean is 0, and "last" is the last token of the row. Sums are
     float32 or wider.
 
-    >>> jaxpe.nn.pooled(jnp.array([[1.0], [3.0], [9.0]]), np.array([True, True, False])).tolist()
+    >>> from jaxpe import nn
+    >>> pooled(jnp.array([[1.0], [3.0], [9.0]]), np.array([True, True, False])).tolist()
     [2.0]
     """
     _check_pooling(pooling)

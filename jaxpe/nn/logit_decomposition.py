@@ -17,8 +17,8 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, tree_add
-from jaxpe.encodings import Encoding, Rows, chain
-from jaxpe.encodings.base import Params, compute_dtype, expand_rank, repeat_heads
+from jaxpe.encodings import Encoding, chain
+from jaxpe.encodings.base import Params, Rows, compute_dtype, expand_rank, repeat_heads
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
@@ -119,10 +119,11 @@ def split_heads(
     Raises:
         ValueError: a model whose logits are no such sum, or means of another shape.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> parts = jaxpe.nn.split_heads(encoder, jnp.arange(7))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> parts = nn.split_heads(encoder, jnp.arange(7))
     >>> parts.q_content.shape, parts.logits.shape
     ((1, 7, 4, 4), (1, 4, 7, 7))
     >>> q, k = parts.q_content + parts.q_position, parts.k_content + parts.k_position
@@ -172,12 +173,13 @@ def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
     Raises:
         ValueError: no layer where the model needs one.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
-    >>> config = jaxpe.nn.TransformerConfig(
+    >>> latent = nn.LatentSizes(key_value_rank=6, rotary_dim=2)
+    >>> config = nn.TransformerConfig(
     ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, latent=latent)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=2), rngs=nnx.Rngs(0))
-    >>> encoding = jaxpe.nn.head_encoding(decoder)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=2), rngs=nnx.Rngs(0))
+    >>> encoding = nn.head_encoding(decoder)
     >>> q = jnp.ones((3, 2, 6))  # 4 entries without position, 2 that turn
     >>> turned = encoding.query(((), ()), q, jnp.arange(3))
     >>> (turned == q).all(axis=(0, 1)).tolist()
@@ -243,10 +245,11 @@ def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> Hidd
 
     Arguments and options are as in `split_heads`. Masked tokens do not count.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> sums = jaxpe.nn.sum_hidden(encoder, jnp.zeros((3, 7), int))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> sums = sum_hidden(encoder, jnp.zeros((3, 7), int))
     >>> sums.sums.shape, sums.counts.tolist()
     ((1, 7, 16), [3, 3, 3, 3, 3, 3, 3])
     """
@@ -272,14 +275,15 @@ def position_means(
     Args:
         model: model of `sum_hidden`, or a function `(ids, **options) -> HiddenSums`. One is
             `functools.partial(jax.jit(apply), params)` with `apply, params =
-            jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
+            jaxpe.nn.functionalize(model, method=sum_hidden)`.
         batches: one batch or more, each with "ids" `[..., n]` and optionally "mask", "positions",
             "segments", "token_types" or "memory". A new shape compiles again.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}]).shape
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> position_means(encoder, [{"ids": np.zeros((3, 7), int)}]).shape
     (1, 7, 16)
     """
     summed = _sum_function(model) if isinstance(model, nnx.Module) else model

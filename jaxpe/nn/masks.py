@@ -57,7 +57,11 @@ def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
 
     Padding has the position of the last valid token before it, or 0.
 
-    >>> jaxpe.nn.padded_positions(jnp.array([False, False, True, True])).tolist()
+    Args:
+        valid: `[..., n]`, false on padding.
+
+    >>> from jaxpe import nn
+    >>> nn.padded_positions(jnp.array([False, False, True, True])).tolist()
     [0, 0, 0, 1]
     """
     count = jnp.cumsum(jnp.asarray(valid), axis=-1, dtype=jnp.int32)
@@ -65,7 +69,10 @@ def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
 
 
 def packed_positions(segments: Int[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
-    """Positions that start at 0 in each segment of a packed row; segments are contiguous.
+    """Positions that start at 0 in each segment of a packed row.
+
+    Args:
+        segments: segments of packed documents, `[..., n]`; each is contiguous.
 
     >>> jaxpe.nn.packed_positions(jnp.array([5, 5, 5, 2, 2])).tolist()
     [0, 1, 2, 0, 1]
@@ -79,7 +86,7 @@ def packed_positions(segments: Int[ArrayLike, "... n"]) -> Int32[Array, "... n"]
 def segment_starts(segments: Int[ArrayLike, "... n"]) -> Bool[Array, "... n"]:
     """True at the first token of each segment of a packed row.
 
-    >>> jaxpe.nn.segment_starts(jnp.array([5, 5, 2])).tolist()
+    >>> segment_starts(jnp.array([5, 5, 2])).tolist()
     [True, False, True]
     """
     segments = jnp.asarray(segments)

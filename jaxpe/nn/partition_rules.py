@@ -41,11 +41,12 @@ def partition_rules(model: Any, mesh: Mesh) -> Any:
     Returns:
         pytree of `NamedSharding`, like the parameters.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
-    >>> apply, params = jaxpe.nn.functionalize(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
-    >>> rules = jaxpe.nn.partition_rules(params, jax.make_mesh((1, 1), ("fsdp", "model")))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = nn.Decoder(config, encoding=encodings.identity(), rngs=nnx.Rngs(0))
+    >>> apply, params = nn.functionalize(nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
+    >>> rules = nn.partition_rules(params, jax.make_mesh((1, 1), ("fsdp", "model")))
     >>> rules["decoder"]["layers"]["mlp"]["down"]["kernel"].get_value().spec
     P(None, 'model', 'fsdp')
     >>> params = jax.device_put(params, rules)

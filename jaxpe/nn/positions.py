@@ -41,9 +41,10 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
         InputError: a model that adds no vectors (rotary, biases), more positions than its table
             has, or no length for a model without a table.
 
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> table = jaxpe.learned(length=7, dim=16)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    >>> from jaxpe import encodings, nn
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> table = encodings.learned(length=7, dim=16)
+    >>> encoder = nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
     >>> position_table(encoder, length=7).shape
     (7, 16)
     """
@@ -92,18 +93,22 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     """Classifier or language model as a function of its first `length` position vectors.
 
     The derivative by P is the gradient of training on positions. The derivative by the shift is
-    ∂loss/∂L_ij of Cirrincione (2026). The model itself, and rotations and biases of its encoding,
-    are unchanged. Rows must have `length` tokens.
+    ∂loss/∂L_ij of Cirrincione (2026). Rotations and biases of the model's encoding are unchanged.
+
+    Args:
+        model: classifier or language model on a transformer of `jaxpe.nn`; it stays unchanged.
+        length: number of positions, and of tokens in every row.
 
     Raises:
         ValueError: grouped or latent attention, more positions than the model has, or a model
             without a transformer.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> model = jaxpe.nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
-    >>> functions = jaxpe.nn.position_functions(model, length=5)
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> model = nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
+    >>> functions = nn.position_functions(model, length=5)
     >>> functions.apply(functions.vectors, functions.no_shift, jnp.zeros(5, int)).logits.shape
     (2,)
     """

@@ -12,9 +12,9 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.encodings import Encoding, LayerPattern, Rows, chain, identity
+from jaxpe.encodings import Encoding, LayerPattern, chain, identity
 from jaxpe.encodings.attention_mask import AttentionMask
-from jaxpe.encodings.base import as_positions
+from jaxpe.encodings.base import Rows, as_positions
 from jaxpe.nn.attention import (
     BoundEncoding,
     Context,
@@ -287,7 +287,7 @@ class Transformer(nnx.Module):
                 return None
             raise ValueError(
                 "the model has no cross-attention: leave memory out, or build the model with "
-                "cross_encoding, such as jaxpe.identity()"
+                "cross_encoding, such as jaxpe.encodings.identity()"
             )
         if memory is None:
             raise ValueError(
@@ -365,9 +365,10 @@ def check_one_encoding(transformer: Transformer, purpose: str) -> None:
 class Encoder(Transformer):
     """Transformer whose tokens all attend to each other.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=4), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = nn.Encoder(config, encoding=encodings.alibi(num_heads=4), rngs=nnx.Rngs(0))
     >>> output = encoder(jnp.zeros((3, 7), int), trace=True)
     >>> output.hidden.shape, output.weights.shape
     ((3, 7, 16), (2, 3, 4, 7, 7))
@@ -377,9 +378,10 @@ class Encoder(Transformer):
 class Decoder(Transformer):
     """Causal transformer: tokens attend to earlier ones, also through a cache.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4), rngs=nnx.Rngs(0))
     >>> ids = jnp.arange(6)[None]
     >>> first = decoder(ids[:, :4], cache=decoder.empty_cache(batch=1, slots=6))
     >>> rest = decoder(ids[:, 4:], cache=first.cache)
@@ -393,6 +395,9 @@ class Decoder(Transformer):
         """Memory with keys and values in every layer, computed once for all later tokens.
 
         They replace its hidden states.
+
+        Args:
+            memory: tokens of an encoder, with their hidden states.
         """
         if self.cross_encoding is None or memory.hidden is None:
             raise ValueError("the memory has no hidden states: pass hidden states of an encoder")

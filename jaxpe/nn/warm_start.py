@@ -26,11 +26,12 @@ def with_encoding(model: Any, encoding: Encoding | LayerPattern, *, key: Array) 
         encoding: the other encoding, of the model's sizes.
         key: random key of the encoding's initial parameters.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
-    >>> model = jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1))
-    >>> alibi = jaxpe.alibi(num_heads=4)
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> model = nn.CausalLM(decoder, rngs=nnx.Rngs(1))
+    >>> alibi = encodings.alibi(num_heads=4)
     >>> other = with_encoding(model, alibi, key=jax.random.key(0))
     >>> other.decoder.encoding == alibi
     True

@@ -18,7 +18,10 @@ def linearize(f: Callable[..., Any], params: Params) -> Callable[..., Any]:
     f_lin(θ, x) = f(θ₀, x) + ∂f/∂θ(θ₀, x)·(θ − θ₀), Eq. (4) of Lee et al. (2019), by one `jax.jvp`.
     In the limit of infinite width a network trains like its linearisation.
 
-    Arguments, result and errors are as in `taylor_expand`.
+    Result and errors are as in `taylor_expand`.
+
+    Args:
+        f, params: arguments of `taylor_expand`.
 
     >>> f = lambda params, x: jnp.sin(params * x)
     >>> round(float(jaxpe.ntk.linearize(f, 0.0)(2.0, 3.0)), 6)
@@ -44,8 +47,9 @@ def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Call
     Raises:
         ValueError: a negative degree, or parameters that are not floating.
 
+    >>> from jaxpe import ntk
     >>> cube = lambda params, x: params**3 * x
-    >>> jaxpe.ntk.taylor_expand(cube, 1.0, degree=2)(3.0, 1.0).item()  # 1 + 3·2 + 3·2²
+    >>> ntk.taylor_expand(cube, 1.0, degree=2)(3.0, 1.0).item()  # 1 + 3·2 + 3·2²
     19.0
     """
     check_size("degree", degree, least=0)

@@ -86,7 +86,8 @@ def positional_ntk_product(
 ) -> Callable[[Float[ArrayLike, "n d"]], Float[Array, "n d"]]:
     """Products `V -> αV` without α: one forward and one backward pass of each example.
 
-    Arguments as in `positional_ntk`.
+    Args:
+        f, loss, P, examples, batch_size: arguments of `positional_ntk`.
 
     >>> f = lambda P, x: x @ P
     >>> loss = lambda y, x: jnp.sum(y**2) / 2
@@ -122,7 +123,7 @@ def positional_fisher(
     """Monte Carlo Fisher: an unbiased, positive semi-definite block trace for cross-entropy.
 
     For logits z and cross-entropy, ∂²loss/∂z² is the covariance of ∂loss/∂z over targets drawn
-    from softmax(z), So α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
+    from softmax(z). So α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
     (Martens 2020): one backward pass a sample, whatever the size of the vocabulary.
 
     Args:
@@ -165,7 +166,8 @@ def positional_forcing(
 ) -> Float[Array, "n d"]:
     """The forcing b = −∂/∂P of the expected loss at P, `[n, d]`: Eq. (6) of Cirrincione (2026).
 
-    Arguments as in `positional_ntk`.
+    Args:
+        f, loss, P, examples, batch_size: arguments of `positional_ntk`.
 
     >>> f = lambda P, x: x @ P
     >>> loss = lambda y, x: jnp.sum((y - 1) ** 2) / 2

@@ -10,28 +10,14 @@ from typing import TYPE_CHECKING
 from jaxpe._core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from jaxpe.plans.configuration import Configuration, read_configuration
     from jaxpe.plans.evaluation import phase_errors
-    from jaxpe.plans.job import RopeConfig, explain_rope, longest_context, read_config, simple_plan
+    from jaxpe.plans.job import explain_rope, read_config, simple_plan
     from jaxpe.plans.options import RopeOptions
-    from jaxpe.plans.programs.base import Program, QueryScaling
-    from jaxpe.plans.result import (
-        Disagreement,
-        Finding,
-        GroupNumbers,
-        LayerPlan,
-        PhaseError,
-        ProgramResult,
-        Recipe,
-        RopeAnalysis,
-    )
+    from jaxpe.plans.result import RopeAnalysis
 
 __all__ = [
-    "Configuration", "Disagreement", "Finding", "GroupNumbers", "LayerPlan", "PhaseError",
-    "Program", "ProgramResult", "QueryScaling", "Recipe", "RopeAnalysis", "RopeConfig",
-    "RopeOptions", "explain_rope", "longest_context", "phase_errors", "read_config",
-    "read_configuration", "simple_plan",
+    "RopeAnalysis", "RopeOptions", "explain_rope", "phase_errors", "read_config", "simple_plan",
 ]  # fmt: skip
 
-_MODULES = ("options", "job", "configuration", "evaluation", "programs.base", "result")
+_MODULES = ("options", "result", "evaluation", "job")
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=_MODULES)

@@ -65,7 +65,7 @@ class LayerPlan(NamedTuple):
         unseen: number in `never_round` whose phase at `reach` exceeds every training phase.
         kept: number of frequencies that scaling does not change.
         divided: number of frequencies that scaling divides by its full factor s.
-        scaling: scaling with its numbers, as `jaxpe.rope` takes it; None for "default".
+        scaling: scaling with its numbers, as `jaxpe.encodings.rope` takes it; None for "default".
     """
 
     name: str

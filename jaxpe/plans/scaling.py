@@ -24,6 +24,10 @@ def inverse_frequencies(dim: int, *, base: Scalar = 10_000.0) -> Frequencies:
 
     Float64 NumPy of shape `[dim / 2]`; a traced base gives a traced array.
 
+    Args:
+        dim: number of rotated entries, even.
+        base: θ of the frequencies, positive.
+
     >>> inverse_frequencies(4).tolist()
     [1.0, 0.01]
     """
@@ -58,7 +62,13 @@ class LinearScaling(NamedTuple):
     factor: float
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
+        """Frequencies of the rotated entries.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         return RopeFrequencies(inverse_frequencies(dim, base=base) / self.factor)
 
 
@@ -74,7 +84,13 @@ class NtkScaling(NamedTuple):
     factor: float
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
+        """Frequencies of the rotated entries.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         return RopeFrequencies(_ntk(dim, base, self.factor))
 
 
@@ -95,7 +111,13 @@ class DynamicScaling(NamedTuple):
     original_max_position_embeddings: int
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries for sequences of this length."""
+        """Frequencies of the rotated entries for sequences of one length.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences, required.
+        """
         ratio = _required_length(length, self) / self.original_max_position_embeddings
         ratio = namespace(ratio).maximum(ratio, 1.0)
         return RopeFrequencies(_ntk(dim, base, self.factor * ratio - self.factor + 1))
@@ -123,7 +145,13 @@ class NtkByPartsScaling(NamedTuple):
     truncate: bool = True
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
+        """Frequencies of the rotated entries.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         inverse = inverse_frequencies(dim, base=base)
         scaled = _ramp(dim, base, self)
         return RopeFrequencies(inverse / self.factor * scaled + inverse * (1 - scaled))
@@ -156,7 +184,13 @@ class YarnScaling(NamedTuple):
     truncate: bool = True
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries, and the attention factor."""
+        """Frequencies of the rotated entries, and the attention factor.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         parts = NtkByPartsScaling(*(getattr(self, name) for name in NtkByPartsScaling._fields))
         log = 0.1 * _log(namespace(self.factor).maximum(self.factor, 1.0))
         factor = log + 1.0
@@ -186,7 +220,13 @@ class Llama3Scaling(NamedTuple):
     original_max_position_embeddings: int
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries."""
+        """Frequencies of the rotated entries.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         inverse = inverse_frequencies(dim, base=base)
         turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
         width = self.high_freq_factor - self.low_freq_factor
@@ -218,7 +258,13 @@ class LongRopeScaling(NamedTuple):
     attention_factor: float | None = None
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` rotated entries for sequences of this length."""
+        """Frequencies of the rotated entries for sequences of one length.
+
+        Args:
+            dim: number of rotated entries, even.
+            base: θ of the frequencies.
+            length: length of the sequences, required.
+        """
         for name in ("short_factor", "long_factor"):
             if len(getattr(self, name)) != dim // 2:
                 raise ValueError(
@@ -252,7 +298,13 @@ class ProportionalScaling(NamedTuple):
     fraction: float = 1.0
 
     def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
-        """Frequencies of `dim` entries, zero beyond the fraction."""
+        """Frequencies of the entries, zero beyond the fraction.
+
+        Args:
+            dim: number of entries, even, with those that do not rotate.
+            base: θ of the frequencies.
+            length: length of the sequences; not used.
+        """
         inverse = inverse_frequencies(dim, base=base) / self.factor
         turning = int(self.fraction * dim // 2)
         kept = np.arange(dim // 2) < turning

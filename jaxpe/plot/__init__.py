@@ -5,4 +5,6 @@ The figures of a report are drawn by the same functions. They need the extra `re
 
 from jaxpe.plot.axes import distances, logo, positions, profile, shares, spectrum
 
-__all__ = ["distances", "logo", "positions", "profile", "shares", "spectrum"]
+__all__ = [
+    "distances", "logo", "positions", "profile", "shares", "spectrum",
+]  # fmt: skip

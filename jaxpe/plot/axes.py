@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import PathPatch
 
-    from jaxpe.geometry import ClassicalMDS, Distances, SplitHalfGeometry
+    from jaxpe.geometry import Distances
+    from jaxpe.geometry.mds.classical import ClassicalMDS
+    from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 ABSENT = "#DDDDDD"  # of positions without data, and of a diagonal that is 0 by definition
 _CUT = 0.02  # share of the distances left out of the colour range at either end

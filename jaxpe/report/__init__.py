@@ -7,7 +7,8 @@ are imported on first use, as are the pages of the jobs.
 
 from jaxpe.report.console import show
 from jaxpe.report.drawing import draw
-from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.writing import page, write
 
-__all__ = ["Figure", "Finding", "Page", "Section", "Table", "draw", "page", "show", "write"]
+__all__ = [
+    "draw", "page", "show", "write",
+]  # fmt: skip

@@ -208,6 +208,9 @@ def contraction_ratio(
     the identity, the ratio is 1 if W ∘ E is one too, and otherwise inf. It has no derivative where
     an extreme eigenvalue repeats.
 
+    Args:
+        W, E: square matrices of one size, as in `schur_bounds`.
+
     >>> contraction_ratio(np.ones((2, 2)), np.array([[1.0, 0.5], [0.5, 1.0]])).round(6).item()
     0.5
     """
@@ -226,7 +229,11 @@ def phase_mixing(
     """Diagonals t_k cos(kθ) of T ∘ cos((m − n)θ), whose symbol is (f(ω − θ) + f(ω + θ))/2.
 
     The mean of two shifted copies of f has no greater amplitude than f: the rigorous content of
-    Lemma B.1 of arXiv 2505.13027, for one frequency θ (radians a position) and a Toeplitz T.
+    Lemma B.1 of arXiv 2505.13027, for one frequency and a Toeplitz T.
+
+    Args:
+        diagonals: t_k, as for `toeplitz_matrix`.
+        theta: θ in radians a position, one number.
 
     >>> phase_mixing(np.array([1.0, 3.0, 1.0]), np.pi / 3).round(6).tolist()
     [0.5, 3.0, 0.5]

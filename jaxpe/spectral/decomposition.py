@@ -135,7 +135,7 @@ class ToeplitzShares(NamedTuple):
         share: mean square of each part over the mean square of the logits, `[..., heads]`.
         mean_share: share of the part's mean over documents, likewise.
         residual: share of this mean that no Toeplitz matrix explains, in [0, 1]. All are 0 where
-        they would be 0/0.
+            they would be 0/0.
     """
 
     share: LogitParts
@@ -286,6 +286,9 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
 
     Pairs that no document has are left out. A constant added to a row of logits counts, although
     softmax ignores it.
+
+    Args:
+        means: averages over documents, `sum_parts(...).means()`.
 
     >>> x, i = jnp.ones((1, 3, 1, 1)), jnp.arange(3)
     >>> parts = logit_parts(Encoding(), (), x, 0 * x, x, 0 * x, q_positions=i, k_positions=i)

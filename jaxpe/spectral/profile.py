@@ -51,7 +51,7 @@ def attention_profile(
             the errors.
 
     >>> causal = jnp.tri(4, dtype=bool)
-    >>> even = jaxpe.attention_weights(jnp.zeros((1, 4, 4)), causal)
+    >>> even = jaxpe.encodings.attention_weights(jnp.zeros((1, 4, 4)), causal)
     >>> profile = attention_profile(even, window=1, mask=causal)
     >>> profile.evenness[0].round(4).tolist(), profile.distance[0].round(4).tolist()
     ([0.0, 1.0, 1.0, 1.0], [0.0, 0.5, 1.0, 1.5])

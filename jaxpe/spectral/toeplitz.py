@@ -46,6 +46,7 @@ def diagonal_means(
     digit.
 
     Args:
+        A: square matrices, `[..., n, n]`.
         mask: entries that count, such as `np.tri(n, dtype=bool)` for causal logits. Other entries,
             even −inf, are never read. A diagonal without an entry that counts is 0.
 

@@ -155,6 +155,9 @@ def verdict(audit: Audit) -> str:
     The statement is refuted if its hypotheses hold and a conclusion fails; with an unchecked
     hypothesis it is not decided. Comparisons of `instead` are named only if they fail.
 
+    Args:
+        audit: evaluated statement; over a batch, a comparison holds if it holds everywhere.
+
     >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
     'not claimed: A1 fails; (13) fails'

@@ -8,8 +8,8 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry import Distances, as_distances, euclidean_distances
-from jaxpe.geometry.distances.matrices import pair_mask
+from jaxpe.geometry import Distances, euclidean_distances
+from jaxpe.geometry.distances.matrices import as_distances, pair_mask
 
 
 def largest_ratio(

@@ -158,6 +158,9 @@ def _pooled_blocks(y: Array) -> tuple[Array, Array, Array]:
 def pairs(values: Shaped[ArrayLike, "n n"]) -> Shaped[Array, " m"]:
     """The entries above the diagonal, row by row.
 
+    Args:
+        values: square matrix `[n, n]`.
+
     >>> pairs(jnp.arange(9.0).reshape(3, 3)).tolist()
     [1.0, 2.0, 5.0]
     """

@@ -83,7 +83,13 @@ def in_order(
     """Batches with every row once, in order, for evaluation.
 
     All batches have `batch_size` rows. The last batch is filled with copies of the last row, for
-    which the array `valid`, bool `[batch]`, is false. Arguments and errors are as in `batches`.
+    which the array `valid`, bool `[batch]`, is false.
+
+    Args:
+        arrays, batch_size, lengths, buckets, share: arguments of `batches`.
+
+    Raises:
+        ValueError: as in `batches`, except for fewer rows than a batch.
 
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]

@@ -27,8 +27,8 @@ from jaxpe.nn import (
     init_model,
     load_masked_lm,
     partition_rules,
-    trunk,
 )
+from jaxpe.nn.heads import trunk
 from jaxpe.training.config import (
     DEFAULT_STEPS,
     TrainConfig,

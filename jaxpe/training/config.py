@@ -16,7 +16,8 @@ from jaxpe.data.corpora.sources import held_out_split
 from jaxpe.data.formats.files import STANDARD_INPUT
 from jaxpe.data.formats.table import usual_tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
-from jaxpe.encodings import CatalogueEntry, resolve
+from jaxpe.encodings.entries import resolve
+from jaxpe.encodings.registry import CatalogueEntry
 
 Task = Literal["classify", "mlm", "causal"]
 
@@ -279,6 +280,9 @@ def save_config(config: TrainConfig) -> None:
 
 def load_config(directory: str | Path) -> TrainConfig:
     """Configuration of the run in a folder, to resume it.
+
+    Args:
+        directory: folder of the run.
 
     Raises:
         InputError: a folder without a run, or a config.json with invalid options.

@@ -7,26 +7,15 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.data import (
-    LabelledTokens,
-    TokenCorpus,
-    hold_out,
-    load_labelled,
-    load_tokens,
-)
-from jaxpe.data.corpora.labelled import occurring_vocabulary, shared_vocabulary
+from jaxpe.data import TokenCorpus, hold_out, load_labelled, load_tokens
+from jaxpe.data.corpora.labelled import LabelledTokens, occurring_vocabulary, shared_vocabulary
 from jaxpe.data.corpora.published import NAMED
 from jaxpe.data.corpora.sources import BUILT_IN, TRAIN, held_out_split, source_paths
 from jaxpe.data.formats.files import listed
 from jaxpe.data.formats.table import column_names
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
-from jaxpe.geometry import (
-    PositionCounts,
-    PositionGeometry,
-    count_tokens,
-    position_geometry,
-    rotate_within_documents,
-)
+from jaxpe.geometry import PositionCounts, count_tokens, position_geometry, rotate_within_documents
+from jaxpe.geometry.noise.position import PositionGeometry
 from jaxpe.training.batches import Batch, batches, checksum, in_order
 from jaxpe.training.config import (
     LABEL,

@@ -66,6 +66,9 @@ class Log:
 def read_log(path: str | Path) -> list[Record]:
     """Records of a log; an incomplete last line is ignored.
 
+    Args:
+        path: path of the log.
+
     Raises:
         InputError: a missing file, or any other line that is not a JSON object with a "step".
 

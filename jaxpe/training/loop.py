@@ -25,6 +25,9 @@ from jaxpe.training.step import Batch, Metrics, Step, TrainState
 class NonFiniteLoss(FloatingPointError):  # noqa: N818 (named after the event)
     """A loss, gradient or update was NaN or infinite.
 
+    Args:
+        message: text of the error.
+
     Attributes:
         step: number of the step, from 1.
         state: state before that step.
@@ -40,7 +43,9 @@ class StopTraining(Exception):  # noqa: N818 (named after the event)
 
     Before the first step there is nothing to save.
 
-    The `findings` join the record of this step, as the return value of a hook does.
+    Args:
+        findings: dict that joins the record of this step, as the return value of a hook does; None
+            for nothing.
     """
 
     def __init__(self, findings: Record | None = None):
@@ -66,7 +71,12 @@ class Hook(NamedTuple):
     ends: bool = True
 
     def due(self, step: int, *, last: int) -> bool:
-        """Whether to run after `step` of `last` updates."""
+        """Whether to run after a step.
+
+        Args:
+            step: number of updates so far.
+            last: number of updates at the end of the training.
+        """
         due = self.at(step) if callable(self.at) else step in self.at
         return bool(due or (self.ends and step in (0, last)))
 
@@ -85,6 +95,9 @@ class FitResult(NamedTuple):
 
 def every_n_steps(steps: int) -> Callable[[int], bool]:
     """Condition for `Hook.at` that holds at multiples of `steps`.
+
+    Args:
+        steps: number of steps, at least 1.
 
     >>> [step for step in range(7) if every_n_steps(3)(step)]
     [0, 3, 6]
@@ -146,7 +159,8 @@ def fit(
             checkpoints, or a hook whose keys are in the record already.
         InputError: checkpoints of another run or other data, or an invalid log.
 
-    >>> from jaxpe.training import MeanMetric, batches, init_state, train_step
+    >>> from jaxpe.training import batches, init_state, train_step
+    >>> from jaxpe.training.losses import MeanMetric
     >>> import optax
     >>> loss = lambda w, batch, key: (MeanMetric(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
     >>> state = init_state(jnp.array(0.0), optax.sgd(0.5), key=jax.random.key(0))

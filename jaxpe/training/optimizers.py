@@ -98,7 +98,8 @@ def adamw(
     Raises:
         ValueError: (at `init`) weight decay, but no parameter that it acts on.
 
-    >>> from jaxpe.training import MeanMetric, init_state, step_function
+    >>> from jaxpe.training import init_state, step_function
+    >>> from jaxpe.training.losses import MeanMetric
     >>> flat = lambda params, batch, key: (MeanMetric(jnp.array(0.0), jnp.array(1.0)), {})
     >>> optimizer = adamw(0.1, weight_decay=0.5)
     >>> start = {"kernel": jnp.ones(()), "bias": jnp.ones(())}

@@ -122,8 +122,12 @@ def reference_geometry(
 def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryProbe:
     """Scores of an encoding of the n positions of a reference.
 
-    The encoding is points `[n, d]`, whose 16-bit floats are widened, or `Distances`. Another number
-    of positions raises `ValueError`.
+    Args:
+        encoded: points `[n, d]`, whose 16-bit floats are widened, or `Distances`.
+        reference: geometry of a corpus, from `reference_geometry`.
+
+    Raises:
+        ValueError: an encoding of another number of positions.
 
     >>> D = as_distances(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]))
     >>> reference = ReferenceGeometry(D, D, jnp.array([True, True, False]))
@@ -169,9 +173,10 @@ def encoding_probe(
     Raises:
         ValueError: as in `encoding_distances` and `probe_geometry`.
 
+    >>> from jaxpe import encodings
     >>> D = as_distances(abs(np.arange(3.0)[:, None] - np.arange(3.0)))
     >>> reference = ReferenceGeometry(D, D, jnp.ones(3, bool))
-    >>> probe = encoding_probe(jaxpe.alibi(num_heads=1), (), jnp.arange(3), reference)
+    >>> probe = encoding_probe(encodings.alibi(num_heads=1), (), jnp.arange(3), reference)
     >>> round(probe.position.correlation.item(), 6)
     1.0
     """
@@ -183,6 +188,9 @@ def encoding_probe(
 
 def as_record(probe: GeometryProbe) -> dict[str, float]:
     """Probe as a flat record of a log, with keys such as `"occupied/stress"`.
+
+    Args:
+        probe: scores of an encoding, from `probe_geometry`.
 
     >>> scores = GeometryScores(*map(jnp.asarray, (0.5, 0.1, 3.0, 0.9, 2.0, 0.2)))
     >>> as_record(GeometryProbe(scores, scores, scores))["occupied/entropy_rank"]

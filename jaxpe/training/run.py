@@ -22,7 +22,8 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
 from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
-from jaxpe.nn import functionalize, parameter_count, save_huggingface
+from jaxpe.nn import functionalize, save_huggingface
+from jaxpe.nn.functionalize import parameter_count
 from jaxpe.training.build import (
     build_loss,
     build_model,
@@ -356,6 +357,9 @@ def finished_summary(config: TrainConfig) -> TrainSummary | None:
 
 def load_run(directory: str | Path) -> LoadedRun:
     """Load the model of a finished or unfinished run, from its newest checkpoint.
+
+    Args:
+        directory: folder of the run.
 
     Raises:
         InputError: a folder without a run or without a checkpoint, or a missing pretrained model.

@@ -64,6 +64,12 @@ def init_state(
     On a mesh, parameters that are divided over it stay divided, and so are the moments of the
     optimizer, which are made by `jnp.zeros_like`. All else is on every device.
 
+    Args:
+        params: initial parameters, a pytree of floating-point arrays.
+        optimizer: Optax optimizer.
+        key: typed PRNG key of the run.
+        mesh: mesh of devices, as in `train_step`; None without one.
+
     >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
     0
     """
@@ -168,10 +174,14 @@ def train_step(
 ) -> Step:
     """Compiled `step_function`, which donates the buffers of the state passed to it.
 
-    With a mesh, the rows of a batch are divided over its axes "data" and "fsdp". A state from
-    `init_state(..., mesh=mesh)` keeps its layout; arrays of another state are copied to all
-    devices. Each of several processes passes its own rows. The number of devices that divide rows
-    should divide batch / accumulate.
+    On a mesh, a state from `init_state(..., mesh=mesh)` keeps its layout; arrays of another state
+    are copied to all devices. Each of several processes passes its own rows. The number of devices
+    that divide rows should divide batch / accumulate.
+
+    Args:
+        loss, optimizer, accumulate, schedule: arguments of `step_function`.
+        mesh: mesh of devices, whose axes "data" and "fsdp" divide the rows of a batch; None without
+            one.
 
     Raises:
         ValueError: a mesh without an axis "data" or "fsdp".
@@ -204,7 +214,10 @@ def train_step(
 
 
 def averaged_params(state: TrainState) -> Params:
-    """Average of the parameters, for an optimizer with `parameter_average`.
+    """Average of the parameters.
+
+    Args:
+        state: state of a run whose optimizer has `parameter_average`.
 
     >>> from jaxpe.training import parameter_average
     >>> optimizer = optax.chain(optax.sgd(0.1), parameter_average(0.999))
@@ -229,11 +242,18 @@ def evaluate(
     key: Array | None = None,
     mesh: Mesh | None = None,
 ) -> dict[str, float]:
-    """Means of a loss and its tallies over all batches; on a mesh as in `train_step`.
+    """Means of a loss and its tallies over all batches.
 
     Each shape of batch compiles once. Tallies are summed in float64 on the host. Of a loss that
     returns numbers, the result is the mean over batches, whatever their number of rows. Rows that
     only fill the last batch count, unless the loss uses `batch["valid"]` from `in_order`.
+
+    Args:
+        loss: function to evaluate, to tallies or to numbers.
+        params: parameters that are passed to the loss.
+        batches: batches, such as from `in_order`.
+        key: random key, folded with the number of each batch; `jax.random.key(0)` when None.
+        mesh: mesh of devices, as in `train_step`; None without one.
 
     >>> loss = lambda params, batch, key: (MeanMetric(jnp.sum(batch["x"]), jnp.array(2.0)), {})
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])

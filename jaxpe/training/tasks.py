@@ -34,7 +34,13 @@ _TOKEN_ARRAYS = ("segments", "positions", "token_types")
 def classification(apply: Apply, *, train: bool = True) -> LossFunction:
     """Cross-entropy of the class of a sequence; tallies: accuracy.
 
-    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids[:, 0]], None)
+    Args:
+        apply: `(params, ids, *, mask, dropout_key)` to an object with `logits` `[batch, classes]`,
+            such as the output of a `Classifier`.
+        train: whether to apply dropout.
+
+    >>> from types import SimpleNamespace as Output
+    >>> apply = lambda params, ids, **options: Output(logits=params[ids[:, 0]])
     >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
     ...          "labels": jnp.array([0, 1])}
     >>> tally, tallies = classification(apply)(9.0 * jnp.eye(2), batch, jax.random.key(0))
@@ -54,7 +60,13 @@ def classification(apply: Apply, *, train: bool = True) -> LossFunction:
 def regression(apply: Apply, *, train: bool = True) -> LossFunction:
     """Squared error of one number per sequence, the first logit; labels are floats.
 
-    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids[:, :1]], None)
+    Args:
+        apply: `(params, ids, *, mask, dropout_key)` to an object with `logits` `[batch, outputs]`,
+            such as the output of a `Classifier`.
+        train: whether to apply dropout.
+
+    >>> from types import SimpleNamespace as Output
+    >>> apply = lambda params, ids, **options: Output(logits=params[ids[:, :1]])
     >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
     ...          "labels": jnp.array([1.0, 5.0])}
     >>> regression(apply)(jnp.array([1.0, 3.0]), batch, jax.random.key(0))[0].mean.item()
@@ -74,7 +86,13 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
     In packed rows, `segments` separates documents: no document predicts the first token of the
     next.
 
-    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids], None)
+    Args:
+        apply: `(params, ids, *, mask, dropout_key)` to an object with `logits` `[batch, n, vocab]`,
+            such as the output of a `CausalLM`.
+        train: whether to apply dropout.
+
+    >>> from types import SimpleNamespace as Output
+    >>> apply = lambda params, ids, **options: Output(logits=params[ids])
     >>> batch = {"ids": jnp.array([[0, 1, 0, 1]]), "mask": jnp.ones((1, 4), bool)}
     >>> other = jnp.array([[0.0, 9.0], [9.0, 0.0]])
     >>> tally, tallies = causal_lm(apply)(other, batch, jax.random.key(0))
@@ -107,7 +125,8 @@ def translation(
         padding_id: token after the answers, which does not count.
         train: whether to apply dropout.
 
-    >>> apply = lambda params, ids, answer, **options: jaxpe.nn.HeadOutput(params[answer], None)
+    >>> from types import SimpleNamespace as Output
+    >>> apply = lambda params, ids, answer, **options: Output(logits=params[answer])
     >>> batch = {"ids": jnp.array([[2, 3]]), "mask": jnp.ones((1, 2), bool),
     ...          "labels": jnp.array([[2, 3, 0]])}
     >>> following = 9.0 * jnp.roll(jnp.eye(4), 1, axis=1)
@@ -184,11 +203,12 @@ def logits_at(
 ) -> Float[Array, "batch places vocab"]:
     """Logits of a `jaxpe.nn.MaskedLM` at some places alone, since the head dominates the cost.
 
+    >>> from types import SimpleNamespace as Output
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
-    >>> model = jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
-    >>> apply, params = jaxpe.nn.functionalize(model, logits_at)
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> model = nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
+    >>> apply, params = nn.functionalize(model, logits_at)
     >>> apply(params, jnp.ones((2, 6), jnp.int32), jnp.array([[0], [3]])).shape
     (2, 1, 50)
     """

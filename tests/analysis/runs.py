@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from jaxpe._core.json_values import to_json
-from jaxpe.training import Evaluations, TrainConfig, TrainSummary
+from jaxpe.training import TrainConfig
 from jaxpe.training.config import save_config
+from jaxpe.training.run import Evaluations, TrainSummary
 
 WORDS = ("a", "b", "[UNK]")
 

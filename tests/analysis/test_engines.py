@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts import Cells, CountOptions, count, merge, read_counts, sum_cells
-from jaxpe.analysis.counts.cells import STRIDE
+from jaxpe.analysis.counts import CountOptions, count, merge, read_counts
+from jaxpe.analysis.counts.cells import STRIDE, Cells, sum_cells
 from jaxpe.analysis.engines import CountPositions, beam, count_positions
 from tests.analysis.counts.test_run import texts
 

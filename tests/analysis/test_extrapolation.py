@@ -12,14 +12,8 @@ from scipy import stats
 
 from jaxpe import training
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.extrapolation import (
-    EncodingCost,
-    ExtrapolationCell,
-    ExtrapolationOptions,
-    ExtrapolationResult,
-    best_first,
-    reciprocal_ranks,
-)
+from jaxpe.analysis.extrapolation import ExtrapolationOptions, ExtrapolationResult
+from jaxpe.analysis.extrapolation.cost import EncodingCost
 from jaxpe.analysis.extrapolation.encodings import stretched_encoding, trained_as, trained_encoding
 from jaxpe.analysis.extrapolation.job import chance_score, scored_cell, trained_models
 from jaxpe.analysis.extrapolation.models import (
@@ -31,6 +25,7 @@ from jaxpe.analysis.extrapolation.models import (
     streams,
     trainer,
 )
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, best_first, reciprocal_ranks
 from jaxpe.analysis.intervals import lead_interval, pair_level
 from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes

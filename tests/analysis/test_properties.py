@@ -5,7 +5,8 @@ import pytest
 from jaxpe._core.results import result_files
 from jaxpe.analysis import load_result
 from jaxpe.analysis.properties import PropertyOptions, PropertyTable, tabulate
-from jaxpe.encodings import encoding_properties, resolve
+from jaxpe.encodings import encoding_properties
+from jaxpe.encodings.entries import resolve
 
 SMALL = {"dim": 16, "heads": 2, "head_dim": 8, "length": 32}
 

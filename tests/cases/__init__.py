@@ -7,7 +7,7 @@ A row of CALLS is called twice, and compiles once.
 import importlib
 import inspect
 
-import jaxpe
+from jaxpe import encodings
 from tests.cases.base import Call as Call
 from tests.cases.base import Case as Case
 from tests.cases.base import N as N
@@ -22,13 +22,13 @@ CASES: dict[str, Case] = GEOMETRY | SPECTRAL | NTK
 def constructors() -> set[str]:
     """Functions that return encodings: test_catalogue.py crosses these with every transform."""
     made = (
-        *(jaxpe.Encoding, jaxpe.encodings.LayerPattern),
-        jaxpe.Encoding | jaxpe.encodings.LayerPattern,
+        *(encodings.Encoding, encodings.LayerPattern),
+        encodings.Encoding | encodings.LayerPattern,
     )
     return {
         name
-        for name in dir(jaxpe.encodings)
-        if inspect.isfunction(f := getattr(jaxpe.encodings, name))
+        for name in dir(encodings)
+        if inspect.isfunction(f := getattr(encodings, name))
         if f.__annotations__.get("return") in made or name == "chain"  # of a type variable
     }
 

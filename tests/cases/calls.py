@@ -10,6 +10,10 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import encodings, geometry, nn, ntk, spectral, theory, training
+from jaxpe.geometry.distances.pairs import sum_over_pairs
+from jaxpe.geometry.mds.krylov import principal_eigenpairs
+from jaxpe.training.losses import MeanMetric
+from jaxpe.training.masking import mask_tokens
 from tests.cases.base import Call, key
 from tests.nn import models
 
@@ -48,7 +52,7 @@ def apply_operator(x):
 
 def train_loss(params, batch, key):
     out = batch["x"] @ params["w"]
-    return training.MeanMetric(jnp.sum((out - 1) ** 2), jnp.asarray(6.0)), {}
+    return MeanMetric(jnp.sum((out - 1) ** 2), jnp.asarray(6.0)), {}
 
 
 def noisy_loss(params, batch, key):
@@ -67,7 +71,7 @@ MASKED = training.masked_lm(at_places, vocab_size=VOCAB, mask_id=1)
 
 def _many_points(rng):
     cloud = geometry.PointCloud(jnp.asarray(normal(rng, LENGTH, 3)), jnp.arange(LENGTH) != 1)
-    return geometry.sum_over_pairs(error, normal(rng, LENGTH, 2), cloud, block=2)
+    return sum_over_pairs(error, normal(rng, LENGTH, 2), cloud, block=2)
 
 
 def _compared(rng):
@@ -124,7 +128,7 @@ def _fitted(rng):
 
 CALLS: dict[str, Call] = {
     "compare_geometries": _compared,
-    "principal_eigenpairs": lambda rng: geometry.principal_eigenpairs(
+    "principal_eigenpairs": lambda rng: principal_eigenpairs(
         apply_operator, LENGTH, dim=2, tolerance=1e-6
     ),
     "sum_over_pairs": _many_points,
@@ -144,7 +148,7 @@ CALLS: dict[str, Call] = {
     "evaluate": lambda rng: training.evaluate(train_loss, {"w": normal(rng, 3)}, [batch(rng)] * 2),
     "fit": _fitted,
     "init_state": state,
-    "mask_tokens": lambda rng: training.mask_tokens(
+    "mask_tokens": lambda rng: mask_tokens(
         key(), rng.integers(2, VOCAB, (3, LENGTH), dtype=np.int32), vocab_size=VOCAB, mask_id=1
     ),
     "masked_lm": _masked_task,

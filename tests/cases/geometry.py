@@ -8,6 +8,42 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe import encodings, geometry
+from jaxpe.encodings.attention_terms import attention_output
+from jaxpe.encodings.families.bias import t5_buckets
+from jaxpe.encodings.families.orthogonal import chebyshev_polynomials, legendre_polynomials
+from jaxpe.geometry.counts.cohorts import cohort_of
+from jaxpe.geometry.counts.position_counts import content_labels, fold_of_documents, regroup_folds
+from jaxpe.geometry.distances.matrices import as_distances, distances_from_gram, gram_matrix
+from jaxpe.geometry.distances.monotonicity import is_monotone
+from jaxpe.geometry.distances.mutual_information import (
+    entropy,
+    gaussian_information,
+    mutual_information,
+    mutual_information_encoding,
+)
+from jaxpe.geometry.distances.nearness import PositionStatistics
+from jaxpe.geometry.distances.pairs import sum_over_pairs
+from jaxpe.geometry.distances.points import as_points, hellinger_points
+from jaxpe.geometry.distances.stress import pair_weights
+from jaxpe.geometry.distances.toeplitz import (
+    circulant_projection,
+    circulant_residual,
+    toeplitz_projection,
+)
+from jaxpe.geometry.mds.classical import low_rank_factors
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
+from jaxpe.geometry.mds.krylov import principal_eigenpairs
+from jaxpe.geometry.noise.cross_validation import (
+    PositionHalves,
+    cross_validated_choice,
+    disjoint_geometries,
+    disjoint_position_geometries,
+    half_sample_interval,
+)
+from jaxpe.geometry.noise.position import PositionGeometry
+from jaxpe.geometry.noise.significant_rank import rank_above_null, weighted_gram
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
+from jaxpe.geometry.noise.two_samples import holm_adjusted, principal_angles
 from tests.cases.base import Case, N, cubed, total
 
 VOCAB = 7
@@ -123,7 +159,7 @@ def _split_half(counts):
 
 
 def _halves(counts):
-    return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
+    return disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
 
 
 def _folded_halves(ids):
@@ -136,7 +172,7 @@ def _position(counts, *nulls):
 
 def _position_halves(counts, *nulls):
     drawn = {"key": jax.random.key(0), "splits": 2, "halvings": 2}
-    return geometry.disjoint_position_geometries(counts, nulls, **drawn)
+    return disjoint_position_geometries(counts, nulls, **drawn)
 
 
 def _position_and_halves(ids):
@@ -152,13 +188,13 @@ def _of_counts(function):
 
 
 def _as_position(leaves):
-    split_half = geometry.SplitHalfGeometry(*leaves[3:6])
-    return geometry.PositionGeometry(*leaves[:3], split_half, *leaves[6:8])
+    split_half = SplitHalfGeometry(*leaves[3:6])
+    return PositionGeometry(*leaves[:3], split_half, *leaves[6:8])
 
 
 def _as_halves(leaves):
-    statistics = (geometry.PositionStatistics(*leaves[k : k + 4]) for k in (3, 7))
-    return geometry.PositionHalves(geometry.SplitHalfGeometry(*leaves[:3]), *statistics)
+    statistics = (PositionStatistics(*leaves[k : k + 4]) for k in (3, 7))
+    return PositionHalves(SplitHalfGeometry(*leaves[:3]), *statistics)
 
 
 def _squared_distances(rng):
@@ -181,7 +217,7 @@ def _same_halves():
     ids = np.random.default_rng(0).integers(0, VOCAB, (24, N), dtype=np.int32)
     *fields, present = _arrays(_folded_halves, ids.tobytes())
     float_ = jnp.result_type(float)
-    return geometry.SplitHalfGeometry(*(field.astype(float_) for field in fields), present)
+    return SplitHalfGeometry(*(field.astype(float_) for field in fields), present)
 
 
 def _points_for_halves(rng):
@@ -191,10 +227,8 @@ def _points_for_halves(rng):
 
 GEOMETRY: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
-    "content_labels": Case(geometry.content_labels, _ids),
-    "fold_of_documents": Case(
-        lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
-    ),
+    "content_labels": Case(content_labels, _ids),
+    "fold_of_documents": Case(lambda ids, mask: fold_of_documents(ids, mask, folds=3), _masked_ids),
     "rotate_within_documents": Case(
         lambda ids, mask: geometry.rotate_within_documents(
             jax.random.key(0), ids, mask, exclude=(1,)
@@ -204,28 +238,28 @@ GEOMETRY: dict[str, Case] = {
     "positional_distributions": Case(
         _of_counts(lambda c: geometry.positional_distributions(c, smoothing=0.5)), _made_of(_folded)
     ),
-    "as_distances": Case(geometry.as_distances, _targets, total),
+    "as_distances": Case(as_distances, _targets, total),
     "euclidean_distances": Case(geometry.euclidean_distances, _points, total),
     "hellinger_distances": Case(geometry.hellinger_distances, _mu, total),
     "fisher_rao_distances": Case(geometry.fisher_rao_distances, _mu, total),
-    "distances_from_gram": Case(geometry.distances_from_gram, _gram, total),
-    "gram_matrix": Case(geometry.gram_matrix, _targets, total),
+    "distances_from_gram": Case(distances_from_gram, _gram, total),
+    "gram_matrix": Case(gram_matrix, _targets, total),
     "hellinger_gram": Case(geometry.hellinger_gram, _mu, total),
     "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
     "classical_mds_from_gram": Case(
         lambda B: geometry.classical_mds_from_gram(B, dim=2), _gram, rotation_invariant
     ),
     "classical_mds_from_points": Case(
-        lambda X: geometry.classical_mds_from_points(X, dim=2), _points, rotation_invariant
+        lambda X: classical_mds_from_points(X, dim=2), _points, rotation_invariant
     ),
     "classical_mds_from_points_by_krylov": Case(
-        lambda X: geometry.classical_mds_from_points(X, dim=2, method="krylov", tolerance=1e-9),
+        lambda X: classical_mds_from_points(X, dim=2, method="krylov", tolerance=1e-9),
         _points,
         rotation_invariant,
     ),
     "principal_eigenpairs": Case(
         lambda B: (
-            geometry.principal_eigenpairs(
+            principal_eigenpairs(
                 lambda Y: B @ Y, N, dim=2, dtype=B.dtype, tolerance=1e-9
             ).eigenvalues
         ),
@@ -237,13 +271,13 @@ GEOMETRY: dict[str, Case] = {
         ),
         _masked_ids,
     ),
-    "low_rank_factors": Case(lambda P: geometry.low_rank_factors(P, rank=2), _points, product),
+    "low_rank_factors": Case(lambda P: low_rank_factors(P, rank=2), _points, product),
     "entropy_rank": Case(geometry.entropy_rank, _points, total),
     "entropy": Case(
-        lambda n: geometry.entropy(n, estimator="plug-in"), lambda rng: (rng.random((2, 5)),), total
+        lambda n: entropy(n, estimator="plug-in"), lambda rng: (rng.random((2, 5)),), total
     ),
     "mutual_information": Case(
-        lambda n: geometry.mutual_information(n, estimator="miller-madow"), _weights, total
+        lambda n: mutual_information(n, estimator="miller-madow"), _weights, total
     ),
     "positional_information": Case(
         lambda ids, mask: geometry.positional_information(
@@ -252,10 +286,10 @@ GEOMETRY: dict[str, Case] = {
         _masked_ids,
     ),
     "mutual_information_encoding": Case(
-        lambda B: geometry.mutual_information_encoding(B, dim=2), _gram, rotation_invariant
+        lambda B: mutual_information_encoding(B, dim=2), _gram, rotation_invariant
     ),
     "gaussian_information": Case(
-        geometry.gaussian_information, lambda rng: tuple(rng.standard_normal((2, 12, 2))), total
+        gaussian_information, lambda rng: tuple(rng.standard_normal((2, 12, 2))), total
     ),
     "smacof": Case(
         lambda D, init: geometry.smacof(D, dim=2, init=init, tolerance=1e-3),
@@ -277,23 +311,23 @@ GEOMETRY: dict[str, Case] = {
         lambda P: geometry.min_separation(_present(P)), _points, total
     ),
     "sum_over_pairs": Case(
-        lambda P, X: geometry.sum_over_pairs(
+        lambda P, X: sum_over_pairs(
             lambda delta, d: (delta - d) ** 2, P, X, block=2, per_position=True
         ),
         _two_points,
         total,
     ),
-    "as_points": Case(geometry.as_points, _points, total),
-    "hellinger_points": Case(geometry.hellinger_points, _mu, lambda cloud: cubed(cloud.points)),
+    "as_points": Case(as_points, _points, total),
+    "hellinger_points": Case(hellinger_points, _mu, lambda cloud: cubed(cloud.points)),
     "procrustes": Case(geometry.procrustes, _two_points, total),
-    "principal_angles": Case(geometry.principal_angles, _two_points, total),
-    "holm_adjusted": Case(geometry.holm_adjusted, lambda rng: (0.1 * rng.random(5),), total),
-    "toeplitz_projection": Case(geometry.toeplitz_projection, _square, total),
+    "principal_angles": Case(principal_angles, _two_points, total),
+    "holm_adjusted": Case(holm_adjusted, lambda rng: (0.1 * rng.random(5),), total),
+    "toeplitz_projection": Case(toeplitz_projection, _square, total),
     "toeplitz_residual": Case(geometry.toeplitz_residual, _square, total),
-    "circulant_projection": Case(geometry.circulant_projection, _square, total),
-    "circulant_residual": Case(geometry.circulant_residual, _square, total),
+    "circulant_projection": Case(circulant_projection, _square, total),
+    "circulant_residual": Case(circulant_residual, _square, total),
     "pair_weights": Case(
-        _of_counts(geometry.pair_weights), _made_of(lambda ids: _counts(ids, mask=ids > 0))
+        _of_counts(pair_weights), _made_of(lambda ids: _counts(ids, mask=ids > 0))
     ),
     "position_decodability": Case(
         geometry.position_decodability, lambda rng: (rng.standard_normal((4, N, 3)),), total
@@ -302,7 +336,7 @@ GEOMETRY: dict[str, Case] = {
     "monotonicity_violation_rate_of_points": Case(
         lambda P: geometry.monotonicity_violation_rate(_present(P)), _points
     ),
-    "is_monotone": Case(geometry.is_monotone, _points),
+    "is_monotone": Case(is_monotone, _points),
     "split_half_geometry": Case(_of_counts(_split_half), _made_of(_folded)),
     "disjoint_geometries": Case(_of_counts(_halves), _made_of(_folded)),
     "position_geometry": Case(
@@ -328,29 +362,25 @@ GEOMETRY: dict[str, Case] = {
         _made_of(_position_and_halves),
     ),
     "nearness": Case(geometry.nearness, _squared_distances, total),
-    "cohort_of": Case(geometry.cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
-    "regroup_folds": Case(
-        _of_counts(lambda c: geometry.regroup_folds(c, folds=1)), _made_of(_folded)
-    ),
+    "cohort_of": Case(cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
+    "regroup_folds": Case(_of_counts(lambda c: regroup_folds(c, folds=1)), _made_of(_folded)),
     "held_out_stress": Case(
         lambda P: geometry.held_out_stress(P, _same_halves()), _points_for_halves, total
     ),
     "cross_validated_mds": Case(
-        lambda *halves: geometry.cross_validated_mds(geometry.SplitHalfGeometry(*halves), dim=2),
+        lambda *halves: geometry.cross_validated_mds(SplitHalfGeometry(*halves), dim=2),
         _made_of(_folded_halves),
     ),
     "cross_validated_choice": Case(
-        geometry.cross_validated_choice, lambda rng: (rng.random((3, 2, 4)),), total
+        cross_validated_choice, lambda rng: (rng.random((3, 2, 4)),), total
     ),
-    "half_sample_interval": Case(
-        geometry.half_sample_interval, lambda rng: (rng.random((3, 2, 4)),), total
-    ),
+    "half_sample_interval": Case(half_sample_interval, lambda rng: (rng.random((3, 2, 4)),), total),
     "weighted_gram": Case(
-        _of_counts(lambda c: geometry.weighted_gram(_split_half(c), c)), _made_of(_folded)
+        _of_counts(lambda c: weighted_gram(_split_half(c), c)), _made_of(_folded)
     ),
     "noise_floor": Case(_of_counts(geometry.noise_floor), _made_of(_counts)),
     "rank_above_null": Case(
-        lambda gram, nulls: geometry.rank_above_null(gram, nulls, level=0.5),
+        lambda gram, nulls: rank_above_null(gram, nulls, level=0.5),
         lambda rng: (_gram(rng)[0], np.stack([_gram(rng)[0] for _ in range(4)])),
     ),
     "sinusoidal_vectors": Case(
@@ -364,16 +394,14 @@ GEOMETRY: dict[str, Case] = {
         lambda i: encodings.legendre_vectors(i, dim=4, length=9), _between_positions, total
     ),
     "legendre_polynomials": Case(
-        lambda x: encodings.legendre_polynomials(x, dim=4, normalized=True), _in_interval, total
+        lambda x: legendre_polynomials(x, dim=4, normalized=True), _in_interval, total
     ),
     "chebyshev_vectors": Case(
         lambda i: encodings.chebyshev_vectors(i, dim=4, length=9, position_map="log"),
         _between_positions,
         total,
     ),
-    "chebyshev_polynomials": Case(
-        lambda x: encodings.chebyshev_polynomials(x, dim=4), _in_interval, total
-    ),
+    "chebyshev_polynomials": Case(lambda x: chebyshev_polynomials(x, dim=4), _in_interval, total),
     "cosine_vectors": Case(
         lambda i: encodings.cosine_vectors(i, dim=4, length=9), _between_positions, total
     ),
@@ -406,7 +434,7 @@ GEOMETRY: dict[str, Case] = {
         cubed,
     ),
     "attention_output": Case(
-        lambda w, v, i: encodings.attention_output(
+        lambda w, v, i: attention_output(
             ROPE_AND_ALIBI, ((), ()), w, v, q_positions=i, k_positions=i
         ),
         lambda rng: (rng.random((2, N, N)), *_attention(rng)[2:]),
@@ -432,7 +460,7 @@ GEOMETRY: dict[str, Case] = {
         total,
     ),
     "t5_buckets": Case(
-        lambda offsets: encodings.t5_buckets(offsets, num_buckets=8, max_distance=20),
+        lambda offsets: t5_buckets(offsets, num_buckets=8, max_distance=20),
         lambda rng: (rng.integers(-50, 50, (N, N), dtype=np.int32),),
     ),
     "random_vectors": Case(

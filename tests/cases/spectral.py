@@ -5,6 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe import encodings, spectral
+from jaxpe.spectral.contraction import amplitude
+from jaxpe.spectral.decomposition import LogitParts, pair_logits
+from jaxpe.spectral.norms import operator_norm, spectral_norm
+from jaxpe.spectral.profile import (
+    attention_distance,
+    attention_entropy,
+    attention_evenness,
+    first_share,
+    near_share,
+)
+from jaxpe.spectral.toeplitz import symmetric_part
 from tests.cases.base import Case, N, total
 
 ROPE = encodings.rope(head_dim=4)
@@ -41,7 +52,7 @@ def _parts(rng):
 
 
 def _means(*parts):
-    return spectral.sum_parts(spectral.LogitParts(*parts), causal=True).means()
+    return spectral.sum_parts(LogitParts(*parts), causal=True).means()
 
 
 def _logit_parts(q, k, i):
@@ -60,7 +71,7 @@ def _squares(z):
 
 
 def _pair_logits(q, k, i):
-    return spectral.pair_logits(ROPE, (), q, k, q_positions=i, k_positions=i)
+    return pair_logits(ROPE, (), q, k, q_positions=i, k_positions=i)
 
 
 SPECTRAL: dict[str, Case] = {
@@ -71,7 +82,7 @@ SPECTRAL: dict[str, Case] = {
     ),
     "szego": Case(lambda t: spectral.szego(t, n=N), _diagonals),
     "szego_singular": Case(lambda t: spectral.szego(t, n=3, kind="singular"), _diagonals),
-    "symmetric_part": Case(spectral.symmetric_part, _square, total),
+    "symmetric_part": Case(symmetric_part, _square, total),
     "spectrum": Case(lambda A, m: spectral.spectrum(A, mask=m), _masked),
     "spectrum_singular": Case(lambda A: spectral.spectrum(A, kind="singular"), _square),
     "schur_bounds": Case(lambda A, B: spectral.schur_bounds(A, B), _two_squares),
@@ -79,10 +90,10 @@ SPECTRAL: dict[str, Case] = {
     "phase_mixing": Case(
         spectral.phase_mixing, lambda rng: (*_diagonals(rng), np.asarray(rng.random())), total
     ),
-    "amplitude": Case(spectral.amplitude, _diagonals),
-    "spectral_norm": Case(spectral.spectral_norm, lambda rng: (rng.standard_normal((2, N, 3)),)),
+    "amplitude": Case(amplitude, _diagonals),
+    "spectral_norm": Case(spectral_norm, lambda rng: (rng.standard_normal((2, N, 3)),)),
     "operator_norm": Case(
-        lambda x: spectral.operator_norm(jnp.sin, x, key=jax.random.key(0), max_iterations=30),
+        lambda x: operator_norm(jnp.sin, x, key=jax.random.key(0), max_iterations=30),
         lambda rng: (rng.standard_normal(N),),
     ),
     "attention_profile": Case(
@@ -90,15 +101,15 @@ SPECTRAL: dict[str, Case] = {
         lambda rng: (*_weights(rng), np.tri(N, dtype=bool)),
         total,
     ),
-    "attention_entropy": Case(spectral.attention_entropy, _weights, total),
-    "attention_evenness": Case(spectral.attention_evenness, _weights, total),
+    "attention_entropy": Case(attention_entropy, _weights, total),
+    "attention_evenness": Case(attention_evenness, _weights, total),
     "attention_distance": Case(
-        lambda w, i: spectral.attention_distance(w, q_positions=i, k_positions=i),
+        lambda w, i: attention_distance(w, q_positions=i, k_positions=i),
         lambda rng: (*_weights(rng), rng.integers(0, 99, N, dtype=np.int32)),
         total,
     ),
-    "near_share": Case(lambda w: spectral.near_share(w, window=1), _weights, total),
-    "first_share": Case(spectral.first_share, _weights, total),
+    "near_share": Case(lambda w: near_share(w, window=1), _weights, total),
+    "first_share": Case(first_share, _weights, total),
     "deposit": Case(spectral.deposit, lambda rng: (rng.standard_normal((3, 2, 4)),)),
     "sum_heads": Case(
         lambda h, m: spectral.sum_heads(h, m).mean,

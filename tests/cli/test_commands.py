@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jaxpe
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import CountOptions, count
@@ -250,7 +251,7 @@ def test_encodings_are_listed_without_computing(command, monkeypatch):
         code, out, err = command("encodings")
     assert code == 0, err
     assert not done
-    assert [entry.name for entry in jaxpe.catalogue() if entry.name not in out] == []
+    assert [entry.name for entry in encodings.catalogue() if entry.name not in out] == []
 
 
 def test_rope_has_no_page_unless_asked_and_what_is_not_judged_ends_with_3(

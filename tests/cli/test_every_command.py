@@ -23,7 +23,8 @@ from jaxpe.analysis.corpus import CorpusResult
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.analysis.counts import CountOptions, count, read_counts
 from jaxpe.analysis.extrapolation import ExtrapolationResult
-from jaxpe.analysis.inspect import STAGES, InspectOptions, inspect_model
+from jaxpe.analysis.inspect import InspectOptions, inspect_model
+from jaxpe.analysis.inspect.job import STAGES
 from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.cli.commands import COMMANDS, load
 from jaxpe.report import page
@@ -101,7 +102,7 @@ def there(films, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("there")
     with_tokenizer("tiny_llama", folder / "model")
     text(folder / "text.txt")
-    own = "return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)"
+    own = "return jaxpe.encodings.alibi(num_heads=sizes.num_heads, slopes=0.5)"
     (folder / "mine_66.py").write_text(f"import jaxpe\n\ndef halved(sizes):\n    {own}\n")
     shutil.copy(folder / "model" / "config.json", folder)
     np.savez(folder / "batch.npz", position_ids=[[0, 1, 2, 0, 1]], segment_ids=[[1, 1, 1, 2, 2]])

@@ -10,7 +10,7 @@ from jaxpe.cli import pages
 from jaxpe.cli.commands import options_class
 from jaxpe.cli.console import Lines
 from jaxpe.cli.parsing import parse, plain, with_flags
-from jaxpe.report import Finding
+from jaxpe.report.findings import Finding
 from jaxpe.training import ModelConfig, TrainConfig
 
 TRAIN = options_class("train")

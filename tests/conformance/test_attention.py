@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from jaxpe import InputError
-from jaxpe.conformance import ATTENTION_CHECKS, alibi_bias, check_attention, t5_bias
+from jaxpe.conformance import alibi_bias, check_attention, t5_bias
+from jaxpe.conformance.attention import ATTENTION_CHECKS
 from jaxpe.conformance.diagnosis import Hypothesis, Trial, diagnose
 from jaxpe.encodings import alibi, attend, mrope, rope, t5
-from jaxpe.plans import QueryScaling
+from jaxpe.plans.programs.base import QueryScaling
 from tests.conformance.ports import NONE, PLAN, Port
 
 HEADS = {"heads": 4, "key_value_heads": 2}

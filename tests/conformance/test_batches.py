@@ -12,16 +12,9 @@ from scipy import special, stats
 
 from experiments.conformance.planted_batches import FAULTS, alone, packed, zigzag
 from jaxpe._core.errors import InputError
-from jaxpe.conformance import (
-    BatchOptions,
-    OffsetHistogram,
-    batch_offsets,
-    check_batch,
-    check_batches,
-    offset_counts,
-    offset_histogram,
-)
+from jaxpe.conformance import BatchOptions, batch_offsets, check_batch, check_batches
 from jaxpe.conformance.batches import FAULTS as NAMES
+from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.nn import packed_positions
 from jaxpe.training import batches, in_order
 

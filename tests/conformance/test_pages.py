@@ -14,7 +14,8 @@ import pytest
 from flax import nnx
 
 from experiments.conformance.mutants import MUTANTS
-from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
+from jaxpe.conformance.attention import ATTENTION_CHECKS
+from jaxpe.conformance.rotary import ROTARY_CHECKS
 from tests.test_readme import as_a_reader
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -16,11 +16,11 @@ import pytest
 
 import jaxpe.plans
 from jaxpe import InputError
-from jaxpe.conformance import ROTARY_CHECKS, check_rotary
+from jaxpe.conformance import check_rotary
 from jaxpe.conformance.diagnosis import Trial
 from jaxpe.conformance.faults import rotation_faults
 from jaxpe.conformance.reference import plan_rotation
-from jaxpe.conformance.rotary import RotaryInputs
+from jaxpe.conformance.rotary import ROTARY_CHECKS, RotaryInputs
 from jaxpe.encodings import rope_from_hf
 from jaxpe.plans import read_config, simple_plan
 from tests.conformance.ports import NONE, PLAN, rotate

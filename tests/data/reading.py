@@ -5,7 +5,8 @@ import json
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import find_shards, load_corpus
+from jaxpe.data import load_corpus
+from jaxpe.data.corpora.shards import find_shards
 
 
 def write_lines(path, *records):

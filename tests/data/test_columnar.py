@@ -10,7 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
-from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import load_corpus, load_labelled, load_tokens
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.formats import columnar, columns
 from tests.data.reading import read_both_ways, refused
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from jaxpe.data import find_shards, load_corpus
+from jaxpe.data import load_corpus
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.corpora.sources import chosen_fields
 from jaxpe.data.formats.columns import Fields, ReadLog
 from tests.data.reading import read_both_ways, refused, write_lines

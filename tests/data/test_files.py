@@ -18,8 +18,9 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core import memory
-from jaxpe.data import Corpus, find_shards, load_corpus, load_tokens
+from jaxpe.data import Corpus, load_corpus, load_tokens
 from jaxpe.data.corpora.load import sample_rows
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.formats import files
 from tests.data.reading import read_both_ways, refused, write_lines
 

@@ -8,8 +8,9 @@ import pytest
 from pyarrow import parquet
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import dependent_groups, load_tokens, neighbour_similarity, tokens_from_ids
+from jaxpe.data import dependent_groups, load_tokens, tokens_from_ids
 from jaxpe.data.corpora import groups as grouping
+from jaxpe.data.corpora.groups import neighbour_similarity
 from tests.data.reading import refused, write_lines
 from tests.unchecked import unchecked
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxpe._core import memory
-from jaxpe.data import LabelledTokens, hold_out, load_labelled, load_tokens, tokens_from_ids
+from jaxpe.data import hold_out, load_labelled, load_tokens, tokens_from_ids
+from jaxpe.data.corpora.labelled import LabelledTokens
 from tests.data.reading import refused, write_lines
 
 ROWS = [("pos", "good fun"), ("neg", "no fun, no"), ("pos", "  "), ("pos", "good good")]

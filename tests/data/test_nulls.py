@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import load_corpus, load_labelled, load_tokens
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.formats.columns import ReadLog
 from tests.data.reading import refused, write_lines
 

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from jaxpe._core.files import content_hash
-from jaxpe.data import find_shards
 from jaxpe.data.corpora import sources
+from jaxpe.data.corpora.shards import find_shards
 from tests.data.reading import refused, write_lines
 from tests.data.tfds_builder import tfds_folder
 

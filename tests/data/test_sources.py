@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import load_corpus, load_labelled, load_tokens
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.corpora.sources import held_out_split, source_name, source_paths
 from tests.data.reading import read_both_ways, refused, write_lines
 from tests.data.tfds_builder import NAMES, ROWS, TEXTS, tfds_folder

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import Examples, count_triggers, relative_distance
+from jaxpe.data import relative_distance
+from jaxpe.data.tasks.positions import Examples, count_triggers
 
 SMALL = {"rows": 4000, "vocab_size": 60, "left": 4, "between": 20, "right": 4, "length": 30}
 

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
+from jaxpe.data import load_corpus, load_tokens, open_tokenizer
+from jaxpe.data.corpora.shards import find_shards
 from jaxpe.data.formats import token_files
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.table import holds_ids
 from jaxpe.data.formats.token_files import Stream, map_id_blocks
+from jaxpe.data.tokens.tokenizers import tokenizer_of_ids
 from tests.data.reading import refused
 
 EOT = 0

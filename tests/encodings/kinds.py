@@ -1,6 +1,6 @@
 """Encodings that stand for others, in laws about hooks and not about what hooks compute."""
 
-from jaxpe import EncodingSizes, catalogue
+from jaxpe.encodings import EncodingSizes, catalogue
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
 

@@ -7,20 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    count_tokens,
+from jaxpe.encodings import (
     fourier,
     from_matrix,
     information_optimal,
-    information_optimal_encoding,
+    inverse_frequencies,
     learned,
     low_rank,
+    random_fixed,
     scale_positions,
     sinusoidal,
     sinusoidal_vectors,
-    stress,
 )
-from jaxpe.encodings import inverse_frequencies, random_fixed
+from jaxpe.geometry import count_tokens, information_optimal_encoding, stress
 
 LENGTH, DIM = 9, 6
 IDS = np.random.default_rng(0).integers(0, 12, (40, LENGTH), dtype=np.int32)

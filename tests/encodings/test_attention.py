@@ -5,15 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    alibi,
-    attend,
-    attention_logits,
-    chain,
-    identity,
-    rope,
-    t5,
-)
+from jaxpe.encodings import alibi, attend, attention_logits, chain, identity, rope, t5
 from tests.unchecked import unchecked
 
 N, HEADS, DIM = 5, 4, 8

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import (
+from jaxpe import encodings
+from jaxpe.encodings import (
     Encoding,
     alibi,
     chain,
@@ -138,14 +138,14 @@ def test_heads_mix_biases_turns_and_values():
 
 def test_only_encodings_by_offset_count_from_the_middle():
     """xPos may count from the middle of the positions; what is absolute beside it must not."""
-    xpos = jaxpe.xpos(head_dim=DIM)
-    absolute = jaxpe.encodings.position_temperature(period=2, scale=1.0)
+    xpos = encodings.xpos(head_dim=DIM)
+    absolute = encodings.position_temperature(period=2, scale=1.0)
     assert chain(xpos, identity(), alibi(num_heads=HEADS)).centered
     for combined in (chain(xpos, absolute), chain(absolute, xpos)):
         assert not combined.centered
         x, i = np.ones((4, HEADS, DIM)), np.arange(40, 44)
         places = {"q_positions": i, "k_positions": i}
-        logits = jaxpe.attention_logits(combined, ((), ()), x, x, **places)
+        logits = encodings.attention_logits(combined, ((), ()), x, x, **places)
         q, k = (f(((), ()), x, i) for f in (combined.query, combined.key))
         expected = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(DIM)
         np.testing.assert_allclose(logits, expected, rtol=1e-9)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxpe import alibi, cope, euclidean_distances, fire, kerple, t5
-from jaxpe.encodings import alibi_line, alibi_slopes, t5_buckets
+from jaxpe.encodings import alibi, alibi_line, cope, fire, kerple, t5
+from jaxpe.encodings.families.bias import alibi_slopes, t5_buckets
+from jaxpe.geometry import euclidean_distances
 
 N, HEADS, HEAD_DIM = 7, 3, 4
 PLACES = np.array([0, 3, 4, 9, 2, 700, 25])

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import attend, chain, encodings
-from jaxpe.encodings import AttentionMask, EncodingSizes, Rows
+from jaxpe import encodings
+from jaxpe.encodings import AttentionMask, EncodingSizes, attend, chain
+from jaxpe.encodings.base import Rows
+from jaxpe.encodings.entries import resolve
 from jaxpe.encodings.implementations import lacking
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 
@@ -19,7 +20,7 @@ PAIR_HOOKS = ("products", "bias", "mask", "value")
 
 
 def pair_hooks(name):
-    encoding = encodings.resolve(name).first_layer(SIZES)
+    encoding = resolve(name).first_layer(SIZES)
     return tuple(hook for hook in encoding._fields if encoding.defines(hook)), encoding.whole_rows
 
 
@@ -92,7 +93,7 @@ def test_blocks_equal_dense(name):
 
     Encodings of single tokens share the blocks of RoPE.
     """
-    encoding = encodings.resolve(name).first_layer(SIZES)
+    encoding = resolve(name).first_layer(SIZES)
     params = encoding.init(jax.random.key(0))
     params = jax.tree.map(lambda x: x + 0.1 * normal(3, *x.shape).astype(x.dtype), params)
     groups = 2 if name in ("rope", "alibi", "t5") else HEADS
@@ -125,7 +126,7 @@ def test_large_logits_have_the_derivatives_of_dense_attention():
     def both(order, segments, valid):
         mask = AttentionMask(order, order, segments, segments, valid)
         return [
-            derivatives(partial(outputs, jaxpe.identity(), way, INDEX, mask, scale=2e3), arrays)
+            derivatives(partial(outputs, encodings.identity(), way, INDEX, mask, scale=2e3), arrays)
             for way in ("blocks", "dense")
         ]
 
@@ -139,7 +140,7 @@ def test_large_logits_have_the_derivatives_of_dense_attention():
 def test_fused_attention_equals_dense(name):
     """With grouped queries, in float32 as accelerators have it."""
     with jax.enable_x64(False):
-        encoding = encodings.resolve(name).first_layer(SIZES)
+        encoding = resolve(name).first_layer(SIZES)
         arrays = ((), *(x.astype(jnp.float32) for x in qkv(groups=2)), ())
 
         @jax.jit
@@ -161,7 +162,7 @@ def test_fused_attention_equals_dense(name):
 @pytest.mark.parametrize("common", [1e7, -np.inf])
 def test_shares_sum_to_one_beside_a_large_common_bias(common):
     q, k, v = (x.astype(jnp.float32) for x in qkv(lead=()))
-    far = jaxpe.Encoding(bias=lambda *_: jnp.full((1, 1, 1), common, jnp.float32))
+    far = encodings.Encoding(bias=lambda *_: jnp.full((1, 1, 1), common, jnp.float32))
 
     def total(v):
         options = {"implementation": "blocks", "block_size": 3}
@@ -172,7 +173,9 @@ def test_shares_sum_to_one_beside_a_large_common_bias(common):
 
 def test_a_query_without_keys_has_output_zero():
     i = np.arange(N)
-    attended = partial(attend, jaxpe.identity(), (), *qkv(lead=()), q_positions=i, k_positions=i)
+    attended = partial(
+        attend, encodings.identity(), (), *qkv(lead=()), q_positions=i, k_positions=i
+    )
     for implementation in ("blocks", "dense"):
         out = attended(mask=lambda i, j: (j < i) & (i != 4), implementation=implementation)
         assert (np.abs(out).max(axis=(1, 2)) == 0).tolist() == [t in (0, 4) for t in range(N)]
@@ -180,7 +183,7 @@ def test_a_query_without_keys_has_output_zero():
 
 def test_the_size_of_blocks_changes_nothing():
     """Nor the bits of dropout, with more keys than queries."""
-    encoding = chain(jaxpe.rope(head_dim=WIDTH), encodings.sliding_window(size=4))
+    encoding = chain(encodings.rope(head_dim=WIDTH), encodings.sliding_window(size=4))
     q, k, v = qkv(n_q=5, n_k=9)
     options = {"dropout_rate": 0.3, "dropout_key": jax.random.key(2)}
     i, j = np.arange(4, 9), np.arange(9)
@@ -199,10 +202,8 @@ def test_the_size_of_blocks_changes_nothing():
 
 def test_dropout_keeps_the_mean():
     """Of 10,000 weights, a share close to the rate is 0, and rows and columns look independent."""
-    rows, columns = jaxpe.encodings.attention_terms.dropout_bits(jax.random.key(0), (1,), 300, 300)
-    kept = np.asarray(
-        jaxpe.encodings.attention_terms.dropout_factors(rows, columns, 0.25, jnp.float32)
-    )
+    rows, columns = encodings.attention_terms.dropout_bits(jax.random.key(0), (1,), 300, 300)
+    kept = np.asarray(encodings.attention_terms.dropout_factors(rows, columns, 0.25, jnp.float32))
     assert abs(kept.mean() - 1) < 4 * np.sqrt(0.25 / 0.75 / kept.size)
     own = np.diagonal(kept[0])  # one key for both would drop all of them
     assert abs(own.mean() - 1) < 4 * np.sqrt(0.25 / 0.75 / own.size)
@@ -217,7 +218,7 @@ def test_what_an_encoding_closes_over_has_a_gradient():
     @jax.jit
     @jax.jacrev
     def slopes(slope):
-        encoding = jaxpe.alibi(num_heads=HEADS, slopes=slope)
+        encoding = encodings.alibi(num_heads=HEADS, slopes=slope)
         options = {"q_positions": INDEX, "k_positions": INDEX, "block_size": 3}
         ways = ("blocks", "dense")
         outs = [attend(encoding, (), q, k, v, implementation=way, **options) for way in ways]
@@ -229,7 +230,7 @@ def test_what_an_encoding_closes_over_has_a_gradient():
 def test_bfloat16_is_summed_in_float32():
     q, k, v = (x.astype(jnp.bfloat16) for x in qkv(lead=()))
     i = np.arange(N)
-    attended = partial(attend, jaxpe.alibi(num_heads=HEADS), (), q_positions=i, k_positions=i)
+    attended = partial(attend, encodings.alibi(num_heads=HEADS), (), q_positions=i, k_positions=i)
     exact = attended(*(x.astype(jnp.float64) for x in (q, k, v)), implementation="dense")
     out = attended(q, k, v, implementation="blocks", block_size=3)
     assert out.dtype == jnp.bfloat16
@@ -240,8 +241,8 @@ def test_masked_blocks_are_skipped():
     """Values that are NaN reach no query whose blocks are before them: 0·NaN would be NaN."""
     q, k, v = qkv(n_q=9, n_k=9, lead=())
     i = np.arange(9)
-    near = chain(jaxpe.identity(), encodings.sliding_window(size=2))
-    for encoding, mask in ((jaxpe.identity(), AttentionMask(i, i)), (near, None)):
+    near = chain(encodings.identity(), encodings.sliding_window(size=2))
+    for encoding, mask in ((encodings.identity(), AttentionMask(i, i)), (near, None)):
         out = attend(
             encoding, ((), ()), q, k, v.at[6:].set(np.nan), q_positions=i, k_positions=i,
             mask=mask, implementation="blocks", block_size=3,
@@ -254,7 +255,7 @@ def test_memory_is_linear():
     """Temporaries of a compiled gradient."""
 
     def temporaries(n):
-        encoding, i = jaxpe.alibi(num_heads=2), np.arange(n)
+        encoding, i = encodings.alibi(num_heads=2), np.arange(n)
         x = jax.ShapeDtypeStruct((n, 2, 8), jnp.float32)
         options = {"mask": AttentionMask(i, i), "implementation": "blocks", "block_size": 64}
 
@@ -272,13 +273,13 @@ def test_memory_is_linear():
 def test_what_cannot_be_computed_is_named():
     i, (q, k, v) = np.arange(N), qkv(lead=())
     attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
-    cope = jaxpe.cope(head_dim=WIDTH, max_positions=4)
-    both = chain(cope, jaxpe.rope(head_dim=WIDTH))
+    cope = encodings.cope(head_dim=WIDTH, max_positions=4)
+    both = chain(cope, encodings.rope(head_dim=WIDTH))
     assert lacking("blocks", both) is not None
-    assert lacking("blocks", jaxpe.rope(head_dim=WIDTH)) is None
+    assert lacking("blocks", encodings.rope(head_dim=WIDTH)) is None
     with pytest.raises(ValueError, match="whole rows"):
         attended(cope, cope.init(jax.random.key(0)), implementation="blocks")
     with pytest.raises(ValueError, match="less than 1"):
-        attended(jaxpe.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
+        attended(encodings.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
     with pytest.raises(ValueError, match="a soft cap"):
-        attended(jaxpe.identity(), (), implementation="xla", cap=2.0)
+        attended(encodings.identity(), (), implementation="xla", cap=2.0)

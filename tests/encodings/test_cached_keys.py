@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
 from jaxpe import encodings
 from jaxpe.encodings import rotate_by
 
@@ -18,19 +17,19 @@ SCALED = {
     "ntk": encodings.NtkScaling(4.0),
     "proportional": encodings.ProportionalScaling(0.5),
 }
-ROPE = jaxpe.rope(head_dim=WIDTH)
+ROPE = encodings.rope(head_dim=WIDTH)
 GRAPE = encodings.grape_multiplicative(head_dim=WIDTH)
 ROTATING = {
     "rope": ROPE,
-    "interleaved": jaxpe.rope(head_dim=WIDTH, layout="interleaved"),
-    "partial": jaxpe.rope(head_dim=WIDTH, fraction=0.5),
-    **{name: jaxpe.rope(head_dim=WIDTH, scaling=SCALED[name], length=8_000) for name in SCALED},
+    "interleaved": encodings.rope(head_dim=WIDTH, layout="interleaved"),
+    "partial": encodings.rope(head_dim=WIDTH, fraction=0.5),
+    **{name: encodings.rope(head_dim=WIDTH, scaling=SCALED[name], length=8_000) for name in SCALED},
     "xpos": encodings.xpos(head_dim=WIDTH),
     "xpos around 900": encodings.xpos(head_dim=WIDTH, center=900.0),
     "grape": GRAPE,
     "at half the position": encodings.scale_positions(ROPE, 0.5),
-    "by head": encodings.per_head([ROPE, jaxpe.identity()]),
-    "with a bias": encodings.chain(ROPE, jaxpe.alibi(num_heads=HEADS)),
+    "by head": encodings.per_head([ROPE, encodings.identity()]),
+    "with a bias": encodings.chain(ROPE, encodings.alibi(num_heads=HEADS)),
     "axial": encodings.axial_rope(head_dim=WIDTH),
     "mrope": encodings.mrope(head_dim=WIDTH, sections=(2, 1, 1)),
 }
@@ -88,19 +87,21 @@ def test_dtypes_and_derivatives():
 
 @pytest.mark.parametrize("name", ["alibi", "none", "rerope", "cope"])
 def test_keys_without_positions_stay(name):
-    (entry,) = jaxpe.catalogue(name)
-    encoding = entry.make(jaxpe.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16))
+    (entry,) = encodings.catalogue(name)
+    encoding = entry.make(
+        encodings.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16)
+    )
     k = normal(0, N, HEADS, WIDTH)
     np.testing.assert_array_equal(rotate_by(encoding, params_of(encoding), k, 9), k)
 
 
 REFUSED = {
-    "frequencies of the longest text": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["dynamic"]),
-    "two lists of frequencies": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["longrope"]),
+    "frequencies of the longest text": encodings.rope(head_dim=WIDTH, scaling=SCALED["dynamic"]),
+    "two lists of frequencies": encodings.rope(head_dim=WIDTH, scaling=SCALED["longrope"]),
     "sums of waves": encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=16),
     "two rotations": encodings.chain(ROPE, GRAPE),
-    "an encoding that does not say so": jaxpe.Encoding(query=ROPE.query, key=ROPE.key),
-    "hidden states": encodings.chain(jaxpe.learned(length=9, dim=16), ROPE),
+    "an encoding that does not say so": encodings.Encoding(query=ROPE.query, key=ROPE.key),
+    "hidden states": encodings.chain(encodings.learned(length=9, dim=16), ROPE),
     "gates": encodings.fox(dim=16, num_heads=HEADS),
 }
 
@@ -112,12 +113,12 @@ def test_keys_that_do_not_rotate_are_refused(name):
         rotate_by(encoding, encoding.init(jax.random.key(0)), k, 3)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in jaxpe.catalogue()])
+@pytest.mark.parametrize("name", [entry.name for entry in encodings.catalogue()])
 def test_encodings_that_rotate_say_so(name):
     """The law at positions within and beyond training, beside a token that is far away."""
-    (entry,) = jaxpe.catalogue(name)
+    (entry,) = encodings.catalogue(name)
     encoding = entry.first_layer(
-        jaxpe.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16)
+        encodings.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16)
     )
     if not encoding.defines("key") or encoding.defines("context"):
         assert not encoding.rotates

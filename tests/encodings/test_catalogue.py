@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-import jaxpe
-from jaxpe import EncodingSizes, attend, catalogue, chain, identity
-from jaxpe.encodings import encoding_distances
+from jaxpe import encodings
+from jaxpe.encodings import EncodingSizes, attend, catalogue, chain, encoding_distances, identity
 from jaxpe.encodings.base import Rows, encoding_at
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND, SIZES
@@ -289,7 +288,7 @@ def test_logits_depend_on_offsets_alone(name):
     @jax.vmap
     def logits(positions):
         where = {"q_positions": positions, "k_positions": positions}
-        return jaxpe.attention_logits(encoding, params, *content[1:3], **where)
+        return encodings.attention_logits(encoding, params, *content[1:3], **where)
 
     starts = positions, positions + 0.25 * np.arange(N).reshape(N, *[1] * (positions.ndim - 1))
     for start in starts:
@@ -361,7 +360,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "encodings.txt"
 def computed(name):
     # Beyond FIRE's and T5's own thresholds, so that these show.
     sizes = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=600)
-    return jaxpe.encoding_properties(ENTRIES[name], sizes=sizes)
+    return encodings.encoding_properties(ENTRIES[name], sizes=sizes)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import attention_logits, identity, kerple, rope
-from jaxpe.encodings import Rows, dape, deberta, inkling
-from jaxpe.encodings.base import encoding_at
+from jaxpe.encodings import attention_logits, dape, deberta, identity, inkling, kerple, rope
+from jaxpe.encodings.base import Rows, encoding_at
 
 HEADS, WIDTH, DIM = 2, 4, 6
 QUERIES = np.array([0, 3, 4, 9, 2, 11, 25], np.int32)

@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-import jaxpe
-from jaxpe import (
+from jaxpe import encodings, geometry
+from jaxpe.encodings import (
     Encoding,
     alibi,
     attention_logits,
     chain,
+    encoding_distances,
     identity,
     learned,
     per_head,
     rope,
     shaw,
-    stress,
     transformer_xl,
     xpos,
 )
-from jaxpe.encodings import encoding_distances
+from jaxpe.encodings.families.bias import alibi_slopes
+from jaxpe.geometry import stress
 
 N, DIM = 6, 8
 PLACES = np.array([0, 1, 3, 4, 9, 20])
@@ -71,7 +72,7 @@ def test_rope_induces_the_sinusoidal_distances():
             without_vectors(encoding), (), PLACES, num_heads=1, head_dim=DIM
         )
         np.testing.assert_allclose(logits.values, points.values * np.sqrt(2 / DIM), atol=1e-13)
-        expected = jaxpe.euclidean_distances(jaxpe.sinusoidal_vectors(PLACES, dim=DIM))
+        expected = geometry.euclidean_distances(encodings.sinusoidal_vectors(PLACES, dim=DIM))
         np.testing.assert_allclose(points.values, expected.values, atol=1e-13)
 
 
@@ -82,7 +83,7 @@ def test_alibi_induces_its_line():
     logits = encoding_distances(
         without_vectors(encoding), (), PLACES, num_heads=heads, head_dim=DIM
     )
-    slope = np.linalg.norm(jaxpe.encodings.alibi_slopes(heads))
+    slope = np.linalg.norm(alibi_slopes(heads))
     np.testing.assert_allclose(points.values, slope * np.abs(OFFSETS), rtol=1e-13)
     np.testing.assert_allclose(logits.values, points.values, rtol=1e-13)
     assert logits.present.all()
@@ -148,7 +149,7 @@ def test_embeddings_need_vectors():
     params = table.init(KEY)
     actual = encoding_distances(table, params, PLACES)
     np.testing.assert_allclose(
-        actual.values, jaxpe.euclidean_distances(params["table"][PLACES]).values
+        actual.values, geometry.euclidean_distances(params["table"][PLACES]).values
     )
     with pytest.raises(ValueError, match="acts on embeddings, so logits depend"):
         encoding_distances(without_vectors(table), params, PLACES)

@@ -4,9 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import EncodingSizes, encodings
-from jaxpe.encodings import Encoding
+from jaxpe import encodings
+from jaxpe.encodings import Encoding, EncodingSizes
 from jaxpe.encodings.families.rope_scaling import SCALINGS
 from jaxpe.encodings.families.rotary import _default_sections, _half_fraction
 from jaxpe.encodings.implementations import Call, chosen_implementation, default_block_size
@@ -46,7 +45,7 @@ def test_scalings_of_the_catalogue_extend_the_length_four_times(kind):
 def test_implementations_are_chosen_by_size():
     row_wise = Encoding(whole_rows=True)
 
-    def chosen(n_q, n_k, encoding=jaxpe.identity()):  # noqa: B008
+    def chosen(n_q, n_k, encoding=encodings.identity()):
         names = []
 
         def attend(q, k):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-import jaxpe
+from jaxpe import encodings, geometry
 from jaxpe.encodings import log_position, power_positions, warp_positions
 
 ROWS = np.arange(50)
@@ -52,7 +52,7 @@ def test_distances_are_those_of_one_number():
     assert np.abs(vectors.sum(axis=1)).max() == 0  # a norm that subtracts the mean keeps it
     w = np.log1p(ROWS / 2.0)
     expected = np.abs(w[:, None] - w) * 6**0.5 / w[-1]
-    distances = jaxpe.euclidean_distances(vectors).values
+    distances = geometry.euclidean_distances(vectors).values
     np.testing.assert_allclose(distances, expected, atol=1e-5)
 
 
@@ -68,13 +68,13 @@ def test_all_parameters_are_learned():
 
 
 def test_a_warped_encoding_keeps_its_ends_and_grows_slowly_beyond():
-    line = warp_positions(jaxpe.alibi(num_heads=1), length=512)
+    line = warp_positions(encodings.alibi(num_heads=1), length=512)
     ends = np.ravel(line.vectors((), np.array([0, 511, 4 * 512]))) * 2**8
     np.testing.assert_allclose(ends, [0, 511, 511 * 1.162], rtol=1e-3)
 
 
 def test_a_warped_bias_sees_differences_of_moved_positions():
-    encoding = warp_positions(jaxpe.alibi(num_heads=1), length=8, tau=1.0)
+    encoding = warp_positions(encodings.alibi(num_heads=1), length=8, tau=1.0)
     q = np.zeros((8, 1, 2), np.float32)
     bias = np.asarray(encoding.bias((), q, q, ROWS[:8], ROWS[:8]))[0]
     moved = 7 * np.log1p(ROWS[:8]) / np.log1p(7)

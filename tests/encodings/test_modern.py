@@ -14,7 +14,6 @@ from jaxpe import encodings
 from jaxpe.encodings import (
     EncodingSizes,
     ResonanceScaling,
-    Rows,
     YarnScaling,
     catalogue,
     chain,
@@ -22,7 +21,7 @@ from jaxpe.encodings import (
     interleaved_layers,
     per_head,
 )
-from jaxpe.encodings.base import bind_context, encoding_at
+from jaxpe.encodings.base import Rows, bind_context, encoding_at
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
 from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower
 from jaxpe.nn import (
@@ -31,6 +30,7 @@ from jaxpe.nn import (
     packed_positions,
     padded_positions,
 )
+from jaxpe.nn.attention import Context, MultiHeadAttention
 from tests.nn.models import shapes_of
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4
@@ -55,7 +55,7 @@ def made(encoding, seed=0):
 @functools.partial(jax.jit, static_argnums=0)
 def logits(encoding, params, x=X, q=Q, k=K):
     bound = encoding_at(encoding, params, jnp.asarray(x), I)
-    return jaxpe.attention_logits(bound, params, q, k, q_positions=I, k_positions=I)
+    return encodings.attention_logits(bound, params, q, k, q_positions=I, k_positions=I)
 
 
 def sigmoid(z):
@@ -196,7 +196,7 @@ def test_limits():
     open_gate = {"kernel": np.zeros((DIM, HEADS)), "bias": np.full(HEADS, 40.0)}
     np.testing.assert_allclose(logits(fox, open_gate), PLAIN, atol=1e-12)
     constant = {"kernel": np.zeros((DIM, HEADS)), "bias": np.zeros(HEADS)}
-    slopes = jaxpe.alibi(num_heads=HEADS, slopes=np.log(2))
+    slopes = encodings.alibi(num_heads=HEADS, slopes=np.log(2))
     np.testing.assert_allclose(logits(fox, constant), logits(slopes, ()), atol=1e-12)
 
     selective = encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH, conv_width=1)
@@ -206,10 +206,10 @@ def test_limits():
         "conv": np.ones((1, HEADS, WIDTH // 2)),
     }
     same = np.broadcast_to(X[:1], X.shape)
-    rope = jaxpe.rope(head_dim=WIDTH, base=500_000.0)
+    rope = encodings.rope(head_dim=WIDTH, base=500_000.0)
     np.testing.assert_allclose(logits(selective, steps, x=same), logits(rope, ()), atol=1e-9)
 
-    plain_rope = logits(jaxpe.rope(head_dim=WIDTH), ())
+    plain_rope = logits(encodings.rope(head_dim=WIDTH), ())
     learned = encodings.grape_multiplicative(head_dim=WIDTH)
     np.testing.assert_allclose(
         logits(learned, learned.init(jax.random.key(0))), plain_rope, atol=1e-12
@@ -250,13 +250,13 @@ def test_sums_to_the_end_in_blocks(block):
 
 
 def test_resonance_turns_in_whole_positions():
-    found = jaxpe.encodings.rope_frequencies(head_dim=64, scaling=ResonanceScaling())
+    found = encodings.rope_frequencies(head_dim=64, scaling=ResonanceScaling())
     wavelengths = 2 * np.pi / found.inverse
     np.testing.assert_allclose(wavelengths, np.round(wavelengths), atol=1e-9)
     assert wavelengths[0] == pytest.approx(6)
     yarn = YarnScaling(4.0, 64)
-    after = jaxpe.encodings.rope_frequencies(head_dim=64, scaling=ResonanceScaling(yarn))
-    before = jaxpe.encodings.rope_frequencies(head_dim=64, scaling=yarn)
+    after = encodings.rope_frequencies(head_dim=64, scaling=ResonanceScaling(yarn))
+    before = encodings.rope_frequencies(head_dim=64, scaling=yarn)
     np.testing.assert_allclose(2 * np.pi / after.inverse, np.round(2 * np.pi / before.inverse))
     assert after.attention_factor == before.attention_factor
 
@@ -316,7 +316,7 @@ def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
 
 CONFIG = TransformerConfig(vocab_size=11, dim=DIM, num_layers=3, num_heads=HEADS)
 IDS = np.array([[1, 5, 3, 9, 0, 2, 7]])
-ROPE = jaxpe.rope(head_dim=WIDTH)
+ROPE = encodings.rope(head_dim=WIDTH)
 FOX = encodings.fox(dim=DIM, num_heads=HEADS)
 LAYERED = {
     "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
@@ -400,14 +400,14 @@ def test_refused():
     context, _ = fox.context(params, X[None], I, Rows())
     places = {"q_positions": I, "k_positions": I}
     config = TransformerConfig(vocab_size=5, dim=DIM, num_layers=1, num_heads=HEADS)
-    attention = jaxpe.nn.MultiHeadAttention(config, encoding=fox, rngs=nnx.Rngs(0))
-    apart = jaxpe.nn.Context(I, I[:3])
+    attention = MultiHeadAttention(config, encoding=fox, rngs=nnx.Rngs(0))
+    apart = Context(I, I[:3])
     refused = {
-        "q_context": lambda: jaxpe.attention_logits(fox, params, Q, K, **places),
+        "q_context": lambda: encodings.attention_logits(fox, params, Q, K, **places),
         "no `context`": lambda: bind_context(ROPE, X, X),
         "dim=8": lambda: fox.context(params, jnp.zeros((3, 5)), I[:3], Rows()),
         "2 axes": lambda: fox.context(params, jnp.zeros(DIM), I[:1], Rows()),
-        "the context of": lambda: jaxpe.attention_logits(
+        "the context of": lambda: encodings.attention_logits(
             bind_context(fox, context, context), params, Q, K, **places
         ),
         "all define": lambda: chain(path, path),

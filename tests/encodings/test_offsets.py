@@ -4,14 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe import alibi, chain, identity, rope
 from jaxpe.encodings import (
+    alibi,
     attention_logits,
+    chain,
     dual_chunk,
+    identity,
     rerope,
-    rescaled,
+    rope,
     self_extend,
 )
+from jaxpe.encodings.combine import rescaled
 
 HEADS, WIDTH = 2, 4
 QUERIES = np.array([0, 3, 4, 9, -2, 700, 25], np.int32)

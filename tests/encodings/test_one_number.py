@@ -6,7 +6,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe.encodings import power_positions
 
 
@@ -16,11 +16,11 @@ def test_stress_is_bounded_by_the_spread_of_slopes(seed):
     rng = np.random.default_rng(seed)
     x = np.cumsum(rng.random(20))
     curve = np.stack([x, 0.3 * rng.random() * np.sin(x), 0.1 * rng.normal(size=20)], axis=1)
-    distances = jaxpe.euclidean_distances(curve.astype(np.float32))
+    distances = geometry.euclidean_distances(curve.astype(np.float32))
     apart = ~np.eye(20, dtype=bool)
     slopes = np.asarray(distances.values)[apart] / np.abs(x[:, None] - x)[apart]
     m, M = slopes.min(), slopes.max()
-    stress = float(jaxpe.scaled_stress(x[:, None].astype(np.float32), distances).stress)
+    stress = float(geometry.scaled_stress(x[:, None].astype(np.float32), distances).stress)
     assert 0 < stress <= ((M - m) / (M + m)) ** 2
 
 
@@ -39,8 +39,8 @@ def test_powers_are_boundaries_of_many_ranges(a, tau):
 
 def stress_of(mu, x):
     with jax.enable_x64(True):
-        distances = jaxpe.hellinger_distances(mu)
-        stress = jaxpe.scaled_stress(np.asarray(x)[:, None], distances).stress
+        distances = geometry.hellinger_distances(mu)
+        stress = geometry.scaled_stress(np.asarray(x)[:, None], distances).stress
     return np.asarray(distances.values), float(stress)
 
 

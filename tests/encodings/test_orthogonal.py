@@ -7,17 +7,18 @@ import pytest
 import scipy.fft
 import scipy.special
 
-from jaxpe import cosine, legendre, wavelet
 from jaxpe.encodings import (
-    chebyshev_polynomials,
+    cosine,
     cosine_vectors,
-    legendre_polynomials,
+    legendre,
     legendre_vectors,
     spherical_harmonic_vectors,
     spherical_harmonics,
+    wavelet,
     wavelet_vectors,
 )
 from jaxpe.encodings.families import orthogonal
+from jaxpe.encodings.families.orthogonal import chebyshev_polynomials, legendre_polynomials
 
 POLYNOMIALS = {
     "legendre": (legendre_polynomials, scipy.special.eval_legendre),

@@ -7,16 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import EncodingSizes, catalogue
+from jaxpe import encodings
+from jaxpe.encodings import EncodingSizes, catalogue
 from jaxpe.encodings.analysis.properties import extrapolation
+from jaxpe.encodings.families.bias import alibi_slopes
 
 SIZES = EncodingSizes(dim=32, num_heads=2, head_dim=8, length=32)
 
 
 @cache
 def properties(name):
-    return jaxpe.encoding_properties(*catalogue(name), sizes=SIZES)
+    return encodings.encoding_properties(*catalogue(name), sizes=SIZES)
 
 
 def test_alibi_in_the_mask_of_a_causal_layer_costs_no_operation():
@@ -25,7 +26,7 @@ def test_alibi_in_the_mask_of_a_causal_layer_costs_no_operation():
     q, k, v = np.random.default_rng(0).standard_normal((3, n, heads, width))
     causal = np.where(np.tri(n, dtype=bool), 0.0, -1e30)[None]
     i = np.arange(n)
-    slopes = np.asarray(jaxpe.encodings.alibi_slopes(heads))
+    slopes = np.asarray(alibi_slopes(heads))
     both = causal - slopes[:, None, None] * np.abs(i[:, None] - i)
 
     def layer(q, k, v, mask):
@@ -34,8 +35,8 @@ def test_alibi_in_the_mask_of_a_causal_layer_costs_no_operation():
 
     plain, biased = (jax.jit(layer).lower(q, k, v, mask).compile() for mask in (causal, both))
     assert plain.cost_analysis()["flops"] == biased.cost_analysis()["flops"] > 0
-    alibi = jaxpe.alibi(num_heads=heads)
-    expected = jaxpe.attend(
+    alibi = encodings.alibi(num_heads=heads)
+    expected = encodings.attend(
         alibi, (), q, k, v, q_positions=i, k_positions=i, mask=np.tri(n, dtype=bool)
     )
     np.testing.assert_allclose(biased(q, k, v, both), expected, atol=1e-12)

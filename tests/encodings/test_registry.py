@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-import jaxpe
-from jaxpe import InputError
+from jaxpe import InputError, encodings
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.analysis.extrapolation.encodings import trained_encoding
-from jaxpe.encodings import catalogue, registry, resolve
+from jaxpe.encodings import catalogue, registry
+from jaxpe.encodings.entries import resolve
 from jaxpe.training.config import TrainConfig, encoding_entries
 
 MODULE = '''
@@ -24,11 +24,11 @@ from jaxpe.encodings import CatalogueEntry, register
 @register("halved", source="a user", vectors="a line")
 def halved(sizes):
     """ALiBi at slope 1/2."""
-    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)
+    return jaxpe.encodings.alibi(num_heads=sizes.num_heads, slopes=0.5)
 
 
 def plain(sizes):
-    return jaxpe.sinusoidal(dim=sizes.dim, base=100.0)
+    return jaxpe.encodings.sinusoidal(dim=sizes.dim, base=100.0)
 
 
 entry = CatalogueEntry("stretched", "absolute", plain, "a user", "its vectors")
@@ -36,7 +36,7 @@ number = 3
 
 
 def by_heads(*, num_heads, slopes=0.25):
-    return jaxpe.alibi(num_heads=num_heads, slopes=slopes)
+    return jaxpe.encodings.alibi(num_heads=num_heads, slopes=slopes)
 
 
 def wrong(sizes):
@@ -59,7 +59,7 @@ hooks = {
 
 
 for name, own in hooks.items():
-    globals()[name] = lambda sizes, own=own: jaxpe.Encoding(**own)
+    globals()[name] = lambda sizes, own=own: jaxpe.encodings.Encoding(**own)
 '''
 
 
@@ -90,7 +90,7 @@ def test_a_function_or_an_entry_stand_for_an_encoding(own):
     found = resolve(f"{own}:plain")
     assert (found.name, found.family, bool(found.vectors)) == (f"{own}:plain", own, True)
     assert resolve(f"{own}:plain") == found
-    assert resolve(f"{own}:by_heads").make(jaxpe.EncodingSizes()).defines("bias")
+    assert resolve(f"{own}:by_heads").make(encodings.EncodingSizes()).defines("bias")
     assert resolve(f"{own}:entry").name == "stretched"
     assert all(entry.name != found.name for entry in catalogue())
 
@@ -124,23 +124,23 @@ def test_a_module_read_again_replaces_its_entries(own):
 def test_a_name_belongs_to_one_function(own):
     with pytest.raises(ValueError, match="rope"):
 
-        @jaxpe.encodings.register("rope")
+        @encodings.register("rope")
         def other(sizes):
-            return jaxpe.identity()
+            return encodings.identity()
 
     with pytest.raises(ValueError, match="twice"):
 
-        @jaxpe.encodings.register("twice")
-        @jaxpe.encodings.register("twice")
+        @encodings.register("twice")
+        @encodings.register("twice")
         def twice(sizes):
-            return jaxpe.identity()
+            return encodings.identity()
 
 
 def test_registered_factories_are_public_and_documented():
     for found in registry._REGISTERED.values():
         function = found.function
-        assert getattr(jaxpe.encodings, function.__name__) is function
-        assert function.__name__ in jaxpe.encodings.__all__
+        assert getattr(encodings, function.__name__) is function
+        assert function.__name__ in encodings.__all__
         assert ">>>" in inspect.getdoc(function)
 
 
@@ -151,5 +151,5 @@ def test_a_new_encoding_is_scored_and_trained_with(own, tmp_path):
         scored_entries(["t5"])
     config = TrainConfig(source="words.txt", out=tmp_path, encoding="+".join(names))
     assert encoding_entries(config) == catalogue(*names)
-    sizes = jaxpe.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=2)
+    sizes = encodings.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=2)
     assert trained_encoding(names[0], sizes).defines("bias")

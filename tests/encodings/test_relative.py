@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import shaw, transformer_xl
+from jaxpe.encodings import shaw, transformer_xl
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_terms import attention_logits
 

@@ -8,17 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-import jaxpe
-from jaxpe import (
-    YarnScaling,
-    axial_rope,
-    chain,
-    identity,
-    mrope,
-    per_head,
-    rope,
-    xpos,
-)
+from jaxpe import encodings
 from jaxpe.encodings import (
     DynamicScaling,
     LinearScaling,
@@ -26,8 +16,16 @@ from jaxpe.encodings import (
     LongRopeScaling,
     NtkScaling,
     ProportionalScaling,
+    YarnScaling,
+    axial_rope,
+    chain,
     directional_rope,
+    identity,
     inverse_frequencies,
+    mrope,
+    per_head,
+    rope,
+    xpos,
 )
 from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.phases import phases
@@ -115,19 +113,19 @@ def test_xpos_at_far_positions_is_that_at_near_ones(start, dtype):
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda xpos: jaxpe.chain(xpos, jaxpe.alibi(num_heads=1)),
-        lambda xpos: jaxpe.encodings.scale_positions(xpos, 0.5),
-        lambda xpos: jaxpe.encodings.warp_positions(xpos, length=16, tau=4.0),
+        lambda xpos: encodings.chain(xpos, encodings.alibi(num_heads=1)),
+        lambda xpos: encodings.scale_positions(xpos, 0.5),
+        lambda xpos: encodings.warp_positions(xpos, length=16, tau=4.0),
     ],
 )
 def test_logits_of_xpos_do_not_depend_on_other_tokens(wrap):
-    xpos = wrap(jaxpe.xpos(head_dim=4))
+    xpos = wrap(encodings.xpos(head_dim=4))
     params = xpos.init(jax.random.key(0))
     q, k = np.random.default_rng(0).standard_normal((2, 16, 1, 4))
 
     def logits(n):
         i = np.arange(n)
-        return jaxpe.attention_logits(xpos, params, q[:n], k[:n], q_positions=i, k_positions=i)[
+        return encodings.attention_logits(xpos, params, q[:n], k[:n], q_positions=i, k_positions=i)[
             :, :9, :9
         ]
 
@@ -306,7 +304,7 @@ def test_older_and_emptier_entries_of_a_configuration():
     q = qkv()[0]
 
     def turn(entry, places=PLACES):
-        encoding = jaxpe.rope_from_hf({"rope_theta": 1e4, **entry}, head_dim=DIM)
+        encoding = encodings.rope_from_hf({"rope_theta": 1e4, **entry}, head_dim=DIM)
         return encoding.query((), q, places)
 
     assert scaling_from_hf({"type": "linear", "factor": 4.0}) == LinearScaling(4.0)
@@ -354,15 +352,15 @@ X = np.ones((N, HEADS, DIM))
         (lambda: ROPE.query((), X.astype(int), PLACES), "float"),
         (lambda: ROPE.query((), X, PLACES.astype(jnp.bfloat16)), "float32"),
         (lambda: MROPE.query((), X, np.ones((N, 2), int)), "3"),
-        (lambda: jaxpe.rope_from_hf({"rope_type": "spiral"}, head_dim=DIM), "spiral"),
+        (lambda: encodings.rope_from_hf({"rope_type": "spiral"}, head_dim=DIM), "spiral"),
         (
-            lambda: jaxpe.rope_from_hf(
+            lambda: encodings.rope_from_hf(
                 {"rope_theta": 1e4, "rope_type": "linear", "factr": 2.0}, head_dim=DIM
             ),
             "factr",
         ),
         (
-            lambda: jaxpe.rope_from_hf({"type": "linear", "factor": 4.0}, head_dim=DIM),
+            lambda: encodings.rope_from_hf({"type": "linear", "factor": 4.0}, head_dim=DIM),
             "rope_theta",
         ),
     ],
@@ -400,7 +398,7 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
         ]
 
     def converted(w, h, axis=-1, **way):
-        return jaxpe.encodings.convert_rotary_layout(
+        return encodings.convert_rotary_layout(
             w, num_heads=h, axis=axis, rotary_dim=rotary_dim, **way
         )
 

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import from_file, resolve
+from jaxpe.encodings import from_file
+from jaxpe.encodings.entries import resolve
 from jaxpe.encodings.families.vector_files import vectors_file
 
 P = np.arange(12.0, dtype=np.float32).reshape(4, 3)
@@ -31,7 +32,7 @@ def test_the_vectors_are_those_of_the_file(path):
 
 def test_a_file_is_named_where_a_name_is_asked_for(path):
     entry = resolve(str(path))
-    encoding = entry.make(jaxpe.EncodingSizes(dim=8, length=4))
+    encoding = entry.make(encodings.EncodingSizes(dim=8, length=4))
     x = encoding.embed(encoding.init(jax.random.key(0)), jnp.zeros((4, 8)), jnp.arange(4))
     np.testing.assert_array_equal(x[:, :3], P)
     assert entry.fitted

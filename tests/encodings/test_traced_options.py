@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
 from jaxpe import encodings
 from jaxpe.encodings.base import encoding_at
 from jaxpe.plans import scaling
@@ -26,7 +25,7 @@ POSITIONS = np.array([0, 1, 3, 4, 8, 11], np.int32)
 COUNTS = RNG.integers(1, 9, (12, 20), dtype=np.int32)
 TABLE = RNG.standard_normal((12, DIM))
 HEAD_SIZES = {"num_heads": HEADS, "head_dim": HEAD_DIM}
-ROPE = jaxpe.rope(head_dim=HEAD_DIM)
+ROPE = encodings.rope(head_dim=HEAD_DIM)
 TWO = np.array([0.5, 0.2])
 STEP = 1e-6  # of finite differences
 
@@ -44,7 +43,7 @@ def attended(encoding, positions):
     bound = encoding_at(encoding, params, X, positions)
     x = encoding.embed(params, X, positions)[..., :DIM].reshape(N, HEADS, HEAD_DIM)
     where = {"q_positions": positions, "k_positions": positions}
-    return jaxpe.attend(bound, params, *(part + x for part in HEAD), **where)
+    return encodings.attend(bound, params, *(part + x for part in HEAD), **where)
 
 
 def layers(encoding, axes=1):
@@ -74,7 +73,7 @@ def of_scaling(kind, values, **fixed):
     make = getattr(scaling, kind)
 
     def outputs(**changed):
-        return layers(jaxpe.rope(head_dim=HEAD_DIM, scaling=make(**fixed | changed)))
+        return layers(encodings.rope(head_dim=HEAD_DIM, scaling=make(**fixed | changed)))
 
     return {" ".join([kind, *values]): Option(outputs, values)}
 
@@ -97,7 +96,7 @@ OPTIONS: dict[str, Option] = {
         lambda base: encodings.rope_frequencies(head_dim=8, base=base).inverse, {"base": 100.0}
     ),
     "attend scale": Option(
-        partial(jaxpe.attend, ROPE, (), *HEAD, q_positions=POSITIONS, k_positions=POSITIONS),
+        partial(encodings.attend, ROPE, (), *HEAD, q_positions=POSITIONS, k_positions=POSITIONS),
         {"scale": 0.3},
     ),
     **of("from_matrix", {"scale": 2.0}, P=TABLE, trainable=True),

@@ -13,6 +13,7 @@ from jinja2 import nodes
 import jaxpe
 import jaxpe.theory
 from experiments import claims
+from jaxpe import encodings
 
 RESULTS = claims.Results()
 PAPERS = claims.folders()
@@ -343,7 +344,7 @@ def test_keys_of_a_result_are_written_by_its_script(name):
     paths = sources(MODULES[of.get(name, "spectral_tasks").split(".")[-1]])
     if any(PASSED_ON.search(path.read_text()) for path in paths):
         paths |= {*Path(jaxpe.__file__).parent.rglob("*.py")}
-    known = {entry.name for entry in jaxpe.catalogue()}.union(*map(literals, paths))
+    known = {entry.name for entry in encodings.catalogue()}.union(*map(literals, paths))
     every = keys_below(RESULTS[name])
     keys = {str(key) for parent, key in every if parent not in NAMES.get(name, ())}
     one_word = {key for key in keys if re.fullmatch("[A-Za-z_]+", key)}

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-import jaxpe
 from experiments.beyond.log_position import least_stress
+from jaxpe import geometry
 
 
 def stress(x, d):
-    return float(jaxpe.scaled_stress(x[:, None].astype(np.float32), d.astype(np.float32)).stress)
+    return float(geometry.scaled_stress(x[:, None].astype(np.float32), d.astype(np.float32)).stress)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
 from experiments.li2025.expressiveness import FARTHEST, encoding_expressiveness, spread
 from experiments.li2025.growth import exponent, generalisation_terms
-from jaxpe import EncodingSizes, catalogue
-from jaxpe.encodings import CatalogueEntry, Encoding
+from jaxpe.encodings import Encoding, EncodingSizes, catalogue
+from jaxpe.encodings.families.bias import alibi_slopes
+from jaxpe.encodings.registry import CatalogueEntry
 
 SIZES = EncodingSizes(dim=32, num_heads=2, head_dim=8, length=32)
 ENTRIES = {entry.name: entry for entry in catalogue()}
@@ -61,7 +61,7 @@ def test_a_draw_that_is_nan_is_not_passed_over(draw):
 
 def test_bias_of_alibi_is_the_steepest_slope_times_the_length():
     found = generalisation_terms(ENTRIES["alibi"], sizes=SIZES)
-    slope = jaxpe.encodings.alibi_slopes(SIZES.num_heads).max()
+    slope = alibi_slopes(SIZES.num_heads).max()
     assert found.bias == pytest.approx(slope * (SIZES.length - 1))
     ends = SIZES.length * np.array([1, 2, 4, 8])
     assert found.bias_beyond == pytest.approx(

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
 from experiments.li2025.lipschitz import layer_maps, lipschitz_bounds
-from jaxpe import nn
+from jaxpe import encodings, nn
 from tests.nn.models import config, shapes_of
 
 N, DIM, WIDTH = 5, 8, 4
@@ -18,11 +17,15 @@ RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((6, N, DIM))
 POINTS /= np.linalg.norm(POINTS, axis=2, keepdims=True)  # tokens of norm 1
 CASES = {
-    "encoder": (nn.Encoder, jaxpe.identity(), {"activation": "relu"}),
-    "decoder": (nn.Decoder, jaxpe.alibi(num_heads=2), {"activation": "gelu", "num_layers": 1}),
+    "encoder": (nn.Encoder, encodings.identity(), {"activation": "relu"}),
+    "decoder": (
+        nn.Decoder,
+        encodings.alibi(num_heads=2),
+        {"activation": "gelu", "num_layers": 1},
+    ),
     "shaw": (
         nn.Decoder,
-        jaxpe.shaw(head_dim=WIDTH, max_distance=3, stddev=0.5),
+        encodings.shaw(head_dim=WIDTH, max_distance=3, stddev=0.5),
         {"activation": "silu", "num_layers": 1, "num_kv_heads": 1, "use_bias": False},
     ),
 }

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
+from jaxpe import encodings, geometry
 from jaxpe.data import load_tokens
 
 LENGTH, DIM = 128, 768
@@ -20,25 +20,25 @@ def test_table_4(data_dir):
         data_dir=data_dir,
     )
     with jax.enable_x64(False):
-        counts = jaxpe.count_tokens(
+        counts = geometry.count_tokens(
             corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
         )
         assert int(jnp.sum(counts.per_position == 0)) == 64
-        mu = jaxpe.positional_distributions(counts, empty="uniform")
-        D = jaxpe.hellinger_distances(mu)
-        mds = jaxpe.geometry.classical_mds_from_gram(
-            jaxpe.hellinger_gram(mu), dim=DIM, present=mu.present
+        mu = geometry.positional_distributions(counts, empty="uniform")
+        D = geometry.hellinger_distances(mu)
+        mds = geometry.classical_mds_from_gram(
+            geometry.hellinger_gram(mu), dim=DIM, present=mu.present
         )
         assert mds.coordinates.dtype == jnp.float32
         assert mds.rank == 64
-        assert jaxpe.stress(mds.coordinates, D) < 1e-6
-        vectors = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
-        np.testing.assert_allclose(jaxpe.stress(vectors, D), 271.0, atol=0.5)
+        assert geometry.stress(mds.coordinates, D) < 1e-6
+        vectors = encodings.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
+        np.testing.assert_allclose(geometry.stress(vectors, D), 271.0, atol=0.5)
         line = np.arange(LENGTH, dtype=np.float32)[:, None]
         line = (line - line.mean()) / line.std()
-        np.testing.assert_allclose(jaxpe.stress(line, D), 0.563, atol=1e-3)
+        np.testing.assert_allclose(geometry.stress(line, D), 0.563, atol=1e-3)
         for encoding in (mds.coordinates, D):
-            rate = jaxpe.monotonicity_violation_rate(encoding)
+            rate = geometry.monotonicity_violation_rate(encoding)
             np.testing.assert_allclose(rate, 0.224, atol=0.002)
-        of_the_text = jaxpe.monotonicity_violation_rate(D, include_self=True)
+        of_the_text = geometry.monotonicity_violation_rate(D, include_self=True)
         np.testing.assert_allclose(of_the_text, 0.220, atol=0.001)

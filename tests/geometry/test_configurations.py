@@ -7,8 +7,9 @@ import pytest
 import scipy.linalg
 import scipy.spatial
 
-from jaxpe import Distances, entropy_rank, euclidean_distances
-from jaxpe.geometry import as_distances, principal_angles, procrustes
+from jaxpe.geometry import Distances, entropy_rank, euclidean_distances, procrustes
+from jaxpe.geometry.distances.matrices import as_distances
+from jaxpe.geometry.noise.two_samples import principal_angles
 
 RNG = np.random.default_rng(0)
 P, Q = RNG.standard_normal((2, 9, 3))

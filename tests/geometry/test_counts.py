@@ -8,18 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import PositionCounts, count_tokens, positional_distributions
+from jaxpe import geometry
 from jaxpe.geometry import (
-    cohort_of,
+    PositionCounts,
+    count_tokens,
+    positional_distributions,
+    rotate_within_documents,
+)
+from jaxpe.geometry.counts.binning import position_bins
+from jaxpe.geometry.counts.cohorts import cohort_of
+from jaxpe.geometry.counts.position_counts import (
     content_labels,
     fold_of_documents,
     pad_documents,
-    pair_weights,
-    position_bins,
     regroup_folds,
-    rotate_within_documents,
 )
+from jaxpe.geometry.distances.stress import pair_weights
 from tests.unchecked import unchecked
 
 VOCAB, MOST = 7, 2**31 - 1
@@ -216,7 +220,7 @@ def test_pair_weights_are_harmonic_and_reach_one():
 
 def test_information_optimal_encoding_ignores_the_names_of_words():
     encoded = jax.jit(
-        lambda ids: jaxpe.information_optimal_encoding(ids, vocab_size=VOCAB, dim=3, mask=MASK)
+        lambda ids: geometry.information_optimal_encoding(ids, vocab_size=VOCAB, dim=3, mask=MASK)
     )
     one, other = encoded(IDS), encoded(np.random.default_rng(2).permutation(VOCAB)[IDS])
     for get in (lambda x: x.distances.values, lambda x: x.stress, lambda x: x.mds.eigenvalues):
@@ -280,7 +284,7 @@ def test_under_jit_documents_beyond_the_most_are_not_counted():
 def test_stacked_corpora_count_as_each_alone():
     shapes = ((5, 3), (2, 6), (7, 1))
     corpora = [(RNG.integers(0, VOCAB, s), RNG.random(s) < 0.8) for s in shapes]
-    stacked = jaxpe.geometry.stack_corpora(corpora)
+    stacked = geometry.stack_corpora(corpora)
     assert stacked.ids.shape == (3, 7, 6)
     together = jax.jit(
         jax.vmap(lambda x, m, r: count_tokens(x, vocab_size=VOCAB, mask=m, repeats=r))

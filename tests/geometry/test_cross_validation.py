@@ -11,15 +11,17 @@ import scipy.stats
 from jaxpe.geometry import (
     classical_mds_from_gram,
     count_tokens,
-    cross_validated_choice,
     cross_validated_mds,
-    disjoint_geometries,
-    half_sample_interval,
     held_out_stress,
     scaled_stress,
     split_half_geometry,
 )
-from jaxpe.geometry.noise.cross_validation import fold_orders
+from jaxpe.geometry.noise.cross_validation import (
+    cross_validated_choice,
+    disjoint_geometries,
+    fold_orders,
+    half_sample_interval,
+)
 from tests.unchecked import unchecked
 
 N, VOCAB, FOLDS = 6, 40, 8

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe import position_decodability
+from jaxpe.geometry import position_decodability
 
 RNG = np.random.default_rng(0)
 ROWS, N, D = 8, 10, 4

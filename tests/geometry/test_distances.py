@@ -6,19 +6,22 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from jaxpe import Distances, PositionalDistributions, euclidean_distances, hellinger_distances
 from jaxpe.geometry import (
-    as_distances,
+    Distances,
+    PositionalDistributions,
+    classical_mds_from_gram,
+    euclidean_distances,
+    fisher_rao_distances,
+    hellinger_distances,
+    hellinger_gram,
+    toeplitz_residual,
+)
+from jaxpe.geometry.distances.matrices import as_distances, distances_from_gram, gram_matrix
+from jaxpe.geometry.distances.points import hellinger_points
+from jaxpe.geometry.distances.toeplitz import (
     circulant_projection,
     circulant_residual,
-    classical_mds_from_gram,
-    distances_from_gram,
-    fisher_rao_distances,
-    gram_matrix,
-    hellinger_gram,
-    hellinger_points,
     toeplitz_projection,
-    toeplitz_residual,
 )
 
 RNG = np.random.default_rng(0)

@@ -9,31 +9,37 @@ import pytest
 import jaxpe
 from jaxpe import geometry
 from jaxpe.geometry.checks import check_confidence, check_size
+from jaxpe.geometry.distances.matrices import as_distances, gram_matrix
+from jaxpe.geometry.distances.mutual_information import entropy, mutual_information
+from jaxpe.geometry.distances.pairs import sum_over_pairs
+from jaxpe.geometry.distances.points import as_points, hellinger_points
+from jaxpe.geometry.mds.classical import low_rank_factors
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
 from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 P = RNG.normal(size=(6, 3))
-D = np.asarray(jaxpe.euclidean_distances(P))
+D = np.asarray(geometry.euclidean_distances(P))
 MU = RNG.dirichlet(np.ones(7), size=6)
 ONCE = 1.0 * (np.arange(36).reshape(6, 6) == 1)
 ONES = np.ones((6, 6))
 
 
 def as_encoding(D):
-    return jaxpe.Distances(D, jnp.ones(6, bool))
+    return geometry.Distances(D, jnp.ones(6, bool))
 
 
 OF_DISTANCES = {
-    "stress": lambda D: jaxpe.stress(P, D),
-    "mantel_correlation": lambda D: jaxpe.mantel_correlation(P, D),
-    "classical_mds": lambda D: jaxpe.classical_mds(D, dim=2).eigenvalues,
-    "smacof": lambda D: jaxpe.smacof(D, dim=2).stress,
-    "gram_matrix": geometry.gram_matrix,
-    "as_distances": lambda D: geometry.as_distances(D).values,
-    "violation rate": lambda D: jaxpe.monotonicity_violation_rate(as_encoding(D)),
-    "entropy_rank": lambda D: jaxpe.entropy_rank(as_encoding(D)),
-    "stress of distances": lambda D: jaxpe.stress(as_encoding(D), ONES - np.eye(6)),
+    "stress": lambda D: geometry.stress(P, D),
+    "mantel_correlation": lambda D: geometry.mantel_correlation(P, D),
+    "classical_mds": lambda D: geometry.classical_mds(D, dim=2).eigenvalues,
+    "smacof": lambda D: geometry.smacof(D, dim=2).stress,
+    "gram_matrix": gram_matrix,
+    "as_distances": lambda D: as_distances(D).values,
+    "violation rate": lambda D: geometry.monotonicity_violation_rate(as_encoding(D)),
+    "entropy_rank": lambda D: geometry.entropy_rank(as_encoding(D)),
+    "stress of distances": lambda D: geometry.stress(as_encoding(D), ONES - np.eye(6)),
 }
 NO_DISTANCES = {
     "not symmetric": (D + ONCE, "symmetric"),
@@ -46,10 +52,10 @@ NO_DISTANCES = {
     "no square": (D[:5], "matrix"),
 }
 OF_DISTRIBUTIONS = {
-    "hellinger_distances": lambda mu: jaxpe.hellinger_distances(mu).values,
-    "hellinger_gram": jaxpe.hellinger_gram,
-    "fisher_rao_distances": lambda mu: jaxpe.fisher_rao_distances(mu).values,
-    "hellinger_points": lambda mu: geometry.hellinger_points(mu).points,
+    "hellinger_distances": lambda mu: geometry.hellinger_distances(mu).values,
+    "hellinger_gram": geometry.hellinger_gram,
+    "fisher_rao_distances": lambda mu: geometry.fisher_rao_distances(mu).values,
+    "hellinger_points": lambda mu: hellinger_points(mu).points,
 }
 ROW = (np.arange(6) == 2)[:, None]
 NO_DISTRIBUTIONS = {
@@ -66,11 +72,11 @@ def test_what_cannot_be_distances_is_refused_by_all_alike():
             function(D + ONCE)
     for wrong, word in NO_DISTANCES.values():
         with unchecked(), pytest.raises(ValueError, match=word):
-            geometry.gram_matrix(wrong)
+            gram_matrix(wrong)
 
 
 def test_what_is_no_distribution_is_refused_by_all_alike():
-    counts = jaxpe.count_tokens(np.zeros((3, 6), int), vocab_size=7)
+    counts = geometry.count_tokens(np.zeros((3, 6), int), vocab_size=7)
     for function in OF_DISTRIBUTIONS.values():
         for mu in (counts, *NO_DISTRIBUTIONS.values()):
             with unchecked(), pytest.raises(jaxpe.InputError, match="positional_distributions"):
@@ -100,7 +106,7 @@ def changed(at, value):
 @pytest.mark.parametrize(
     ("function", "values", "allowed"),
     [
-        (geometry.gram_matrix, changed(at, value), allowed)
+        (gram_matrix, changed(at, value), allowed)
         for at, value, allowed in (
             ([(1, 1)], 0.049, True),
             ([(1, 1)], 0.051, False),
@@ -111,7 +117,7 @@ def changed(at, value):
         )
     ]
     + [
-        (jaxpe.hellinger_gram, np.array([[0.5, 0.5], row]), allowed)
+        (geometry.hellinger_gram, np.array([[0.5, 0.5], row]), allowed)
         for row, allowed in (
             ([0.0, 0.0], True),
             ([0.5, 0.509], True),
@@ -135,13 +141,13 @@ def test_deviations_that_are_rounding_and_that_are_not(function, values, allowed
 def test_absent_positions_and_rows_of_zeros_are_let_through():
     absent = np.arange(6) == 1
     holed = np.where(absent[:, None] | absent, np.nan, D)
-    assert np.isfinite(jaxpe.stress(P, jaxpe.Distances(holed, ~absent)))
+    assert np.isfinite(geometry.stress(P, geometry.Distances(holed, ~absent)))
     for empty in ("zero", "drop", "uniform"):
-        mu = jaxpe.positional_distributions(np.array([[3, 1], [0, 0], [1, 1]]), empty=empty)
-        assert np.isfinite(jaxpe.hellinger_distances(mu).values).all()
+        mu = geometry.positional_distributions(np.array([[3, 1], [0, 0], [1, 1]]), empty=empty)
+        assert np.isfinite(geometry.hellinger_distances(mu).values).all()
     holed = geometry.PositionalDistributions(np.where(ROW, np.nan, MU), ~ROW[:, 0])
-    assert np.isfinite(jaxpe.hellinger_distances(holed).values).all()
-    assert jaxpe.stress(np.zeros((1, 2)), np.zeros((1, 1)), weights=np.zeros((1, 1))) == 0
+    assert np.isfinite(geometry.hellinger_distances(holed).values).all()
+    assert geometry.stress(np.zeros((1, 2)), np.zeros((1, 1)), weights=np.zeros((1, 1))) == 0
 
 
 @pytest.mark.parametrize("value", [1e-30, 1e30])
@@ -149,20 +155,23 @@ def test_squares_that_float32_does_not_hold_are_refused(value):
     points, targets = P.astype(np.float32), D.astype(np.float32)
     scale = np.float32(value)
     for call in (
-        lambda: jaxpe.stress(points, scale * targets),
-        lambda: jaxpe.stress(points, value * D),  # which are cast
-        lambda: jaxpe.stress(points, geometry.as_points(value * P)),
-        lambda: jaxpe.min_separation(scale * points),
-        lambda: jaxpe.euclidean_distances(scale * points),
-        lambda: geometry.classical_mds_from_points(scale * points, dim=2),
+        lambda: geometry.stress(points, scale * targets),
+        lambda: geometry.stress(points, value * D),  # which are cast
+        lambda: geometry.stress(points, as_points(value * P)),
+        lambda: geometry.min_separation(scale * points),
+        lambda: geometry.euclidean_distances(scale * points),
+        lambda: classical_mds_from_points(scale * points, dim=2),
     ):
         with pytest.raises(jaxpe.InputError, match="float32"):
             call()
-    np.testing.assert_allclose(jaxpe.stress(value * P, value * D), 0, atol=1e-20)
+    np.testing.assert_allclose(geometry.stress(value * P, value * D), 0, atol=1e-20)
 
 
 def test_weights_that_weigh_nothing_or_less_are_refused():
-    scores = (jaxpe.stress, lambda P, D, weights: jaxpe.smacof(D, dim=2, weights=weights).stress)
+    scores = (
+        geometry.stress,
+        lambda P, D, weights: geometry.smacof(D, dim=2, weights=weights).stress,
+    )
     wrong = {"at least 0": -ONES, "nan": np.nan * ONES, "inf": np.inf * ONES, "all 0": 0 * ONES}
     for score in scores:
         for word, weights in (wrong | {"symmetric": ONES + 9 * ONCE}).items():
@@ -177,7 +186,7 @@ def test_a_million_words_in_float32_sum_to_one():
     """Whatever the order of the sum."""
     mu = RNG.dirichlet(np.ones(10**6), size=2).astype(np.float32)
     mu = np.concatenate([mu, np.full((1, 10**6), 1e-6, np.float32)])
-    found = jaxpe.hellinger_distances(mu).values  # known, and inside the program not known
+    found = geometry.hellinger_distances(mu).values  # known, and inside the program not known
     exact = np.sqrt(mu.astype(float))
     expected = np.sqrt(((exact[:, None] - exact[None]) ** 2).sum(-1))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
@@ -189,29 +198,29 @@ def test_rounding_of_inner_products_is_no_fault():
     squares = (points**2).sum(axis=1)
     rounded = np.sqrt(np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
     assert np.diagonal(rounded).max() > 1e-3 * rounded.max()
-    np.testing.assert_allclose(jaxpe.stress(points, rounded), 0, atol=1e-5)
+    np.testing.assert_allclose(geometry.stress(points, rounded), 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, -1.0, np.inf])
 def test_what_is_no_count_is_refused(wrong):
     counts = np.array([[1.0, 2.0], [3.0, wrong]])
-    of_counts = (geometry.entropy, geometry.mutual_information, geometry.positional_distributions)
+    of_counts = (entropy, mutual_information, geometry.positional_distributions)
     for function in of_counts:
         with unchecked(), pytest.raises(jaxpe.InputError, match="counts"):
             function(counts)
-    found = jax.jit(lambda x: (*geometry.entropy(x), geometry.mutual_information(x)))(counts)
+    found = jax.jit(lambda x: (*entropy(x), mutual_information(x)))(counts)
     assert np.isnan(found).tolist() == [False, True, True]
 
 
 def test_sizes_are_whole_positive_and_fit_in_memory():
-    folds = jaxpe.count_tokens(np.zeros((40, 6), int), vocab_size=7, folds=4)
+    folds = geometry.count_tokens(np.zeros((40, 6), int), vocab_size=7, folds=4)
     calls = {
-        "dim": lambda n: jaxpe.smacof(D, dim=n),
+        "dim": lambda n: geometry.smacof(D, dim=n),
         "splits": lambda n: geometry.split_half_geometry(folds, key=KEY, splits=n),
         "permutations": lambda n: geometry.compare_geometries(
             folds, folds, key=KEY, permutations=n
         ),
-        "folds": lambda n: jaxpe.count_tokens(np.zeros((1, 6), int), vocab_size=9, folds=n),
+        "folds": lambda n: geometry.count_tokens(np.zeros((1, 6), int), vocab_size=9, folds=n),
         "size": lambda n: check_size("size", n, each=6),
     }
     for name, call in calls.items():
@@ -237,7 +246,7 @@ def of_narrow(x):
         "entropy_rank": geometry.entropy_rank(x),
         "procrustes": geometry.procrustes(x, 2 * x[::-1]).aligned,
         "classical_mds": geometry.classical_mds(between, dim=2).eigenvalues,
-        "low_rank_factors": geometry.low_rank_factors(x, rank=2).relative_error,
+        "low_rank_factors": low_rank_factors(x, rank=2).relative_error,
         "euclidean_distances": geometry.euclidean_distances(200 * x).values,
         "hellinger_distances": geometry.hellinger_distances(shares(x)).values,
         "fisher_rao_distances": geometry.fisher_rao_distances(shares(x)).values,
@@ -249,7 +258,7 @@ def of_narrow(x):
         "gradient_flow": ntk.gradient_flow(x[:3], x[:3], x[:3]).at(1.0),
         "max_learning_rate": ntk.max_learning_rate(x[:3]),
         "stress": geometry.stress(x, geometry.euclidean_distances(2 * x)),
-        "stress of points": geometry.stress(x, geometry.as_points(2 * x)),
+        "stress of points": geometry.stress(x, as_points(2 * x)),
         "monotonicity": geometry.monotonicity_violation_rate(200 * x),
         "decodability": geometry.position_decodability(jnp.stack([x] * 4)).error,
     }
@@ -271,10 +280,10 @@ def test_integers_become_floats_before_they_are_cut():
     """`jax.jit` keeps 32 bits of the integers of NumPy: 2**32 would be 0."""
     P = np.array([[0, 0], [3, 4], [6, 9]]) * 2**32
     calls = (
-        lambda P, D: geometry.as_distances(D).values,
+        lambda P, D: as_distances(D).values,
         lambda P, D: geometry.stress(P[:, :1], geometry.PointCloud(P, np.ones(3, bool))),
         lambda P, D: geometry.procrustes(P, P[::-1]).aligned,
-        lambda P, D: geometry.sum_over_pairs(lambda d: d, P),
+        lambda P, D: sum_over_pairs(lambda d: d, P),
     )
     D = np.abs(P[:, :1] - P[:, 0])
     with jax.enable_x64(False):
@@ -283,10 +292,8 @@ def test_integers_become_floats_before_they_are_cut():
             np.testing.assert_array_equal(found, call(P.astype(float), D.astype(float)))
             assert found.any()
         large = np.array([[0, 2**40 + 1], [2**40 + 1, 0]], np.uint64)
-        assert geometry.as_distances(large)[0, 1] == 2.0**40  # JAX would have cut it to 1
-    assert (
-        geometry.as_distances(np.array([[0, 1], [1, 0]], ml_dtypes.bfloat16)).values.dtype == "f4"
-    )
+        assert as_distances(large)[0, 1] == 2.0**40  # JAX would have cut it to 1
+    assert as_distances(np.array([[0, 1], [1, 0]], ml_dtypes.bfloat16)).values.dtype == "f4"
 
 
 def test_equal_positions_have_rank_and_stress_zero():
@@ -305,6 +312,6 @@ def test_equal_positions_have_rank_and_stress_zero():
         points = np.full((7, 3), 0.7, dtype) * np.array([[1, 3, 1e6]], dtype)
         assert not np.any(geometry.euclidean_distances(points).values)
         assert geometry.procrustes(points, points).residual == 0
-        mds = geometry.classical_mds_from_points(points, dim=2)
+        mds = classical_mds_from_points(points, dim=2)
         assert not np.any(mds.coordinates)
         assert mds.trace == 0

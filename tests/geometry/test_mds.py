@@ -7,8 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import Distances, classical_mds, euclidean_distances, fisher_rao_distances, stress
-from jaxpe.geometry import classical_mds_from_gram, low_rank_factors
+from jaxpe.geometry import (
+    Distances,
+    classical_mds,
+    classical_mds_from_gram,
+    euclidean_distances,
+    fisher_rao_distances,
+    stress,
+)
+from jaxpe.geometry.mds.classical import low_rank_factors
 from tests.unchecked import unchecked
 
 RNG = np.random.default_rng(0)

@@ -8,13 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import euclidean_distances
-from jaxpe.geometry import (
-    PointCloud,
-    classical_mds_from_gram,
-    classical_mds_from_points,
-    principal_eigenpairs,
-)
+from jaxpe.geometry import PointCloud, classical_mds_from_gram, euclidean_distances
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
+from jaxpe.geometry.mds.krylov import principal_eigenpairs
 from tests.geometry.test_mds import HEXAGON_IN_4, by_eigh, centred_gram
 
 METHODS = ("dense", "krylov")

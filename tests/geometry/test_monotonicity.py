@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import Distances, PointCloud
-from jaxpe.geometry import as_distances, as_points, is_monotone
+from jaxpe import geometry
+from jaxpe.geometry import Distances, PointCloud
+from jaxpe.geometry.distances.matrices import as_distances
+from jaxpe.geometry.distances.monotonicity import is_monotone
+from jaxpe.geometry.distances.points import as_points
 
 TOLERANCE = 1e-5
 
@@ -28,7 +30,7 @@ def triples(delta, present):
 
 @jax.jit
 def found(encoding):
-    rate = jaxpe.monotonicity_violation_rate
+    rate = geometry.monotonicity_violation_rate
     return rate(encoding), rate(encoding, include_self=True), is_monotone(encoding)
 
 
@@ -59,10 +61,10 @@ def test_masks_given_by_hand_are_those_of_the_encoding():
     # At their own ids 0, 2, 3 there is a triple around each; at 0, 1, 2 none around the middle.
     present = np.array([True, False, True, True])
     for encoding in (P, as_points(P), as_distances(np.abs(P - P.T)), PointCloud(P, present)):
-        rate = partial(jaxpe.monotonicity_violation_rate, encoding, present=present)
+        rate = partial(geometry.monotonicity_violation_rate, encoding, present=present)
         assert rate() == 0
         assert is_monotone(encoding, present=present) == triples(np.abs(P - P.T), present)[2]
-    assert jaxpe.monotonicity_violation_rate(P) > 0
+    assert geometry.monotonicity_violation_rate(P) > 0
 
 
 @pytest.mark.parametrize("n", [12, 260])
@@ -77,7 +79,7 @@ def test_known_encodings(n):
 def test_ties_are_not_decided_by_rounding():
     simplex = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 20)))[0]
     assert [float(x) for x in found(simplex)] == [0, 0, 1]
-    assert jaxpe.monotonicity_violation_rate(simplex, tolerance=0.0) > 0.2
+    assert geometry.monotonicity_violation_rate(simplex, tolerance=0.0) > 0.2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -85,8 +87,8 @@ def test_what_is_not_finite_is_neither_monotone_nor_a_rate(bad):
     P = np.arange(9.0)[:, None]
     P[4] = bad
     for encoding in (P, as_points(P)):
-        assert np.isnan(jaxpe.monotonicity_violation_rate(encoding))
+        assert np.isnan(geometry.monotonicity_violation_rate(encoding))
         assert not is_monotone(encoding)
         here = np.arange(9) < 4
-        assert jaxpe.monotonicity_violation_rate(encoding, present=here) == 0
+        assert geometry.monotonicity_violation_rate(encoding, present=here) == 0
         assert is_monotone(encoding, present=here)

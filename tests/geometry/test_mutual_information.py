@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe.geometry import (
+from jaxpe.geometry import positional_information
+from jaxpe.geometry.distances.mutual_information import (
     entropy,
     gaussian_information,
-    holm_adjusted,
     mutual_information_encoding,
-    positional_information,
 )
+from jaxpe.geometry.noise.two_samples import holm_adjusted
 
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from jaxpe import (
+from jaxpe.data import three_regimes, zipf_stationary
+from jaxpe.geometry import (
     count_tokens,
     hellinger_gram,
     noise_floor,
@@ -17,8 +18,7 @@ from jaxpe import (
     split_half_geometry,
     stress,
 )
-from jaxpe.data import three_regimes, zipf_stationary
-from jaxpe.geometry import rank_above_null, weighted_gram
+from jaxpe.geometry.noise.significant_rank import rank_above_null, weighted_gram
 
 KEY = jax.random.key(0)
 LENGTH, VOCAB, DOCUMENTS = 12, 300, 3000

@@ -11,24 +11,21 @@ import numpy as np
 import pytest
 
 from jaxpe.geometry import (
-    PositionGeometry,
-    PositionHalves,
-    PositionStatistics,
-    SplitHalfGeometry,
     count_tokens,
-    disjoint_position_geometries,
     nearness,
     position_geometry,
     position_geometry_from_counts,
     position_intervals,
     position_rank,
-    regroup_folds,
     rotate_within_documents,
-    token_lists,
     variance_shares,
 )
-from jaxpe.geometry.distances.nearness import position_statistics
-from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.counts.position_counts import regroup_folds
+from jaxpe.geometry.counts.token_lists import token_lists
+from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
+from jaxpe.geometry.noise.cross_validation import PositionHalves, disjoint_position_geometries
+from jaxpe.geometry.noise.position import PositionGeometry, null_keys
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)

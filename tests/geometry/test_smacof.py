@@ -9,8 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import Distances, classical_mds, euclidean_distances, smacof, stress
-from jaxpe.geometry import PositionCounts, pair_weights
+from jaxpe.geometry import (
+    Distances,
+    PositionCounts,
+    classical_mds,
+    euclidean_distances,
+    smacof,
+    stress,
+)
+from jaxpe.geometry.distances.stress import pair_weights
 from tools.parity.make_sklearn import problems
 
 RNG = np.random.default_rng(0)

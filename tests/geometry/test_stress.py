@@ -5,18 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import Distances, PointCloud, euclidean_distances
+from jaxpe import geometry
 from jaxpe.geometry import (
-    is_monotone,
+    Distances,
+    PointCloud,
+    euclidean_distances,
     kruskal_stress1,
     mantel_correlation,
     min_separation,
     scaled_stress,
     stress,
     stress_per_position,
-    sum_over_pairs,
 )
+from jaxpe.geometry.distances.monotonicity import is_monotone
+from jaxpe.geometry.distances.pairs import sum_over_pairs
 
 RNG = np.random.default_rng(0)
 N = 9
@@ -154,7 +156,7 @@ def test_a_matrix_on_one_side_is_compared_as_matrices():
         stress(cloud(P), cloud(X)),
     ):
         np.testing.assert_allclose(found, expected)
-    mds = jaxpe.classical_mds(D, dim=2)
+    mds = geometry.classical_mds(D, dim=2)
     np.testing.assert_allclose(stress(mds, D), stress(mds.coordinates, D))
 
 

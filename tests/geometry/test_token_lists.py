@@ -11,8 +11,8 @@ from jaxpe.geometry import (
     rotate_within_documents,
     significant_rank,
     split_half_geometry,
-    token_lists,
 )
+from jaxpe.geometry.counts.token_lists import token_lists
 
 KEY = jax.random.key(0)
 DOCUMENTS, N, VOCAB, FOLDS = 300, 24, 400, 8

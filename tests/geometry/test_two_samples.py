@@ -12,11 +12,11 @@ from jaxpe.geometry import (
     PositionCounts,
     compare_geometries,
     count_tokens,
-    gram_matrix,
     hellinger_distances,
     positional_distributions,
     rotate_within_documents,
 )
+from jaxpe.geometry.distances.matrices import gram_matrix
 from jaxpe.geometry.noise.two_samples import _pearson_tail, _sampled
 
 N, WORDS, FOLDS = 6, 12, 8

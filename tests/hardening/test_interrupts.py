@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxpe.analysis import counts as counting
+from jaxpe.analysis.counts.stored import is_counted
 
 # A function in C of some minutes, which does not look at signals.
 LONG = "ready(); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
@@ -104,7 +105,7 @@ def test_processes_end_with_the_command_and_their_shards_stay(tmp_path):
     while with_mark(mark) and time.monotonic() < until:
         time.sleep(0.05)
     assert not with_mark(mark)
-    assert not counting.is_counted(out)
+    assert not is_counted(out)
     shards = {path: path.stat().st_mtime_ns for path in out.glob("shards/[!.]*")}
     assert shards
     counts = counting.CountOptions(sources=(str(tmp_path / "?.txt"),), **settings)

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 
 VOCAB, N, HEADS, HEAD_DIM, DIM = 20, 6, 2, 4, 8
-SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=HEAD_DIM, length=2 * N)
+SIZES = encodings.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=HEAD_DIM, length=2 * N)
 LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
 
 
@@ -37,14 +36,14 @@ def config(**changes) -> nn.TransformerConfig:
 
 
 @functools.cache
-def encoding_for(name: str) -> jaxpe.Encoding:
+def encoding_for(name: str) -> encodings.Encoding:
     """An encoding of the catalogue, for the sizes here."""
-    (entry,) = jaxpe.catalogue(name)
+    (entry,) = encodings.catalogue(name)
     return entry.make(SIZES)
 
 
 def coordinates(name: str) -> int:
-    (entry,) = jaxpe.catalogue(name)
+    (entry,) = encodings.catalogue(name)
     return entry.coordinates
 
 
@@ -124,7 +123,7 @@ def _shapes(kind, encoding, layer_encoding, sizes):
 
 
 def _model(kind, encoding, layer_encoding, sizes):
-    encoding, own = (jaxpe.identity() if e is None else e for e in (encoding, layer_encoding))
+    encoding, own = (encodings.identity() if e is None else e for e in (encoding, layer_encoding))
     return kind(sizes, encoding=encoding, layer_encoding=own, rngs=nnx.Rngs(0))
 
 

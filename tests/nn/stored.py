@@ -9,7 +9,7 @@ import numpy as np
 import safetensors.numpy
 from flax import nnx
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe.nn import Bert, Encoder, TransformerConfig, save_huggingface
 
 PARITY = Path(__file__).parent.parent / "parity"
@@ -54,7 +54,7 @@ def write_bert(folder, *, vocab_size, length, dim=8):
     """A directory of a BERT of one layer, as initialised."""
     sizes = {"vocab_size": vocab_size, "num_layers": 1, "num_heads": 2, "token_types": 2}
     config = TransformerConfig(**sizes, dim=dim, norm_position="post", norm_epsilon=1e-12)
-    table = jaxpe.learned(length=length, dim=dim)
+    table = encodings.learned(length=length, dim=dim)
     encoder = Encoder(config, encoding=table, rngs=nnx.Rngs(0))
     fields = {"model_type": "bert", "vocab_size": vocab_size, "hidden_size": dim}
     fields |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 4 * dim}

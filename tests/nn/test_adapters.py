@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 
 N, HEADS, WIDTH, DIM = 6, 2, 4, 8
 LINE, PLACES = np.arange(N, dtype=np.int32), np.array([0, 1, 2, 7, 8, 9], np.int32)
 ENCODINGS = {
-    "rope": jaxpe.rope(head_dim=WIDTH),
-    "xpos": jaxpe.encodings.xpos(head_dim=WIDTH),
-    "alibi": jaxpe.alibi(num_heads=HEADS),
-    "t5": jaxpe.t5(num_heads=HEADS, num_buckets=8, max_distance=20),
-    "shaw": jaxpe.encodings.shaw(head_dim=WIDTH, max_distance=3),
+    "rope": encodings.rope(head_dim=WIDTH),
+    "xpos": encodings.xpos(head_dim=WIDTH),
+    "alibi": encodings.alibi(num_heads=HEADS),
+    "t5": encodings.t5(num_heads=HEADS, num_buckets=8, max_distance=20),
+    "shaw": encodings.shaw(head_dim=WIDTH, max_distance=3),
 }
 CAUSAL = np.tri(N, dtype=bool)
 FLOAT64 = {"dtype": jnp.float64, "param_dtype": jnp.float64}
@@ -54,11 +53,11 @@ def layer(function, **options):
 
 
 def expected(module, encoding, params, x, i=PLACES, memory=None, j=None, **options):
-    """The layer's projections around `jaxpe.attend`."""
+    """The layer's projections around `jaxpe.encodings.attend`."""
     memory, j = (x, i) if memory is None else (memory, j)
     q, k, v = module.query(x), module.key(memory), module.value(memory)
     where = {"q_positions": i, "k_positions": j}
-    return module.out(jaxpe.attend(encoding, params, q, k, v, **where, **options))
+    return module.out(encodings.attend(encoding, params, q, k, v, **where, **options))
 
 
 @pytest.mark.parametrize("name", ["rope", "shaw"])
@@ -86,7 +85,7 @@ def test_the_nnx_layer_equals_attend_and_so_do_its_gradients(name):
 
 
 class SelfAttention(linen.Module):
-    encoding: jaxpe.Encoding
+    encoding: encodings.Encoding
 
     @linen.compact
     def __call__(self, x, positions, **options):
@@ -181,7 +180,7 @@ def test_cross_attention_takes_positions_of_both():
 def test_masks_and_causality_are_as_in_flax():
     """With no encoding and no empty row the layer computes what Flax's function computes."""
     plain, x = layer(nnx.dot_product_attention), normal(1, 2, N, DIM)
-    module = layer(nn.attention_fn(jaxpe.identity()))
+    module = layer(nn.attention_fn(encodings.identity()))
     mask = np.random.default_rng(0).random((2, 1, N, N)) < 0.5
     mask |= np.eye(N, dtype=bool)
     for options in ({}, {"mask": mask.astype(np.float32)}, {"mask": mask, "is_causal": True}):
@@ -206,7 +205,7 @@ def test_memory_is_linear_in_blocks():
 def test_dropout_of_weights(broadcast):
     v = jnp.broadcast_to(jnp.eye(40)[:, None], (3, 40, HEADS, 40))  # the weights themselves
     q = jnp.zeros((3, 40, HEADS, 40))
-    function = nn.attention_fn(jaxpe.identity(), implementation="blocks", block_size=16)
+    function = nn.attention_fn(encodings.identity(), implementation="blocks", block_size=16)
     drop = {"dropout_rate": 0.5, "broadcast_dropout": broadcast}
     with pytest.raises(ValueError, match="dropout_rng"):
         function(q, q, v, **drop)
@@ -225,9 +224,9 @@ def test_what_cannot_be_honoured_is_refused():
         function(q, q, q, qk_attn_weights_einsum=jnp.einsum)
     with pytest.raises(ValueError, match="sow_weights"):
         layer(function)(normal(1, N, DIM), sow_weights=True)
-    fox = jaxpe.encodings.fox(dim=DIM, num_heads=HEADS)
+    fox = encodings.fox(dim=DIM, num_heads=HEADS)
     for encoding, wrong in (
-        (jaxpe.sinusoidal(dim=DIM), "embed"),
+        (encodings.sinusoidal(dim=DIM), "embed"),
         (fox, "context"),
         (ENCODINGS["t5"], "params"),
     ):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
@@ -20,24 +19,27 @@ from tests.nn.models import (
 )
 
 N, SLOTS = 7, 9
-ROPE = jaxpe.rope(head_dim=HEAD_DIM)
-GRAPE = jaxpe.encodings.grape_multiplicative(head_dim=HEAD_DIM)
-YARN = jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.YarnScaling(4.0, 32))
+ROPE = encodings.rope(head_dim=HEAD_DIM)
+GRAPE = encodings.grape_multiplicative(head_dim=HEAD_DIM)
+YARN = encodings.rope(head_dim=HEAD_DIM, scaling=encodings.YarnScaling(4.0, 32))
 MODELS = {
     "rope": ({"encoding": ROPE}, {}),
     "yarn": ({"encoding": YARN}, {}),
     "latent": ({"encoding": ROPE}, {"latent": LATENT}),
-    "both": ({"encoding": jaxpe.chain(ROPE, jaxpe.alibi(num_heads=HEADS))}, {}),
-    "bias by layer": ({"encoding": ROPE, "layer_encoding": jaxpe.t5(num_heads=HEADS)}, {}),
+    "both": ({"encoding": encodings.chain(ROPE, encodings.alibi(num_heads=HEADS))}, {}),
+    "bias by layer": (
+        {"encoding": ROPE, "layer_encoding": encodings.t5(num_heads=HEADS)},
+        {},
+    ),
     "every third without": (
-        {"layer_encoding": jaxpe.encodings.interleaved_layers(ROPE, jaxpe.identity(), period=3)},
+        {"layer_encoding": encodings.interleaved_layers(ROPE, encodings.identity(), period=3)},
         {"num_layers": 4},
     ),
     "learned by layer of a pattern": (
-        {"layer_encoding": jaxpe.encodings.interleaved_layers(GRAPE, ROPE, period=2)},
+        {"layer_encoding": encodings.interleaved_layers(GRAPE, ROPE, period=2)},
         {"num_layers": 3},
     ),
-    "gemma": ({"encoding": jaxpe.encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
+    "gemma": ({"encoding": encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
 }
 
 
@@ -170,14 +172,19 @@ def test_a_stream_longer_than_the_cache():
 
 
 def test_encodings_whose_keys_do_not_move_are_refused():
-    dynamic = jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.encodings.DynamicScaling(2.0, 4))
-    fox = jaxpe.encodings.fox(dim=8, num_heads=HEADS)
+    dynamic = encodings.rope(head_dim=HEAD_DIM, scaling=encodings.DynamicScaling(2.0, 4))
+    fox = encodings.fox(dim=8, num_heads=HEADS)
 
     def moved(encoding):
         decoder = nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
         return nn.move_cache(decoder, decoder.empty_cache(batch=1, slots=4), 1).layers
 
-    for encoding in (jaxpe.sinusoidal(dim=8), fox, dynamic, jaxpe.chain(ROPE, GRAPE)):
+    for encoding in (
+        encodings.sinusoidal(dim=8),
+        fox,
+        dynamic,
+        encodings.chain(ROPE, GRAPE),
+    ):
         with pytest.raises(ValueError, match="keys"):
             shapes_of(functools.partial(moved, encoding))
 

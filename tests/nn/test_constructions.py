@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn, theory
+from jaxpe import encodings, nn, theory
+from jaxpe.nn.constructions import content_logits
 
 SIZES = {"vocab_size": 20, "dim": 8, "num_layers": 3, "num_heads": 2}
 N = 16
@@ -26,7 +26,7 @@ def traced(key, ids, *, length, kind=nn.Decoder, **sizes):
     model = kind(decoder.config, rngs=nnx.Rngs(0))
     nnx.update(model, nnx.state(decoder))
     seen = model(ids, trace=True)
-    return seen, nn.content_logits(model, seen.hidden_states)
+    return seen, content_logits(model, seen.hidden_states)
 
 
 def run(key, ids, **sizes):
@@ -71,7 +71,7 @@ def test_content_is_computed_in_full_precision():
     """Queries, keys and their products; nothing else multiplies matrices here."""
 
     def content(key, hidden):
-        return nn.content_logits(nn.nope_decoder(length=4, key=key, **SIZES), hidden)
+        return content_logits(nn.nope_decoder(length=4, key=key, **SIZES), hidden)
 
     program = str(jax.make_jaxpr(content)(jax.random.key(0), jnp.zeros((4, 4, 8))))
     assert program.count("dot_general[") == program.count("(Precision.HIGHEST, Precision") == 3
@@ -81,9 +81,9 @@ def test_without_content_it_is_alibi_of_slope_1():
     ids = rows(N)
     seen, content = run(jax.random.key(1), ids, length=N, scale=0.0, num_layers=2)
     assert np.all(np.asarray(content) == 0)
-    alibi = jaxpe.alibi(num_heads=2, slopes=1.0)
+    alibi = encodings.alibi(num_heads=2, slopes=1.0)
     q, i = np.zeros((N, 2, 4), np.float32), np.arange(N)
-    bias = jaxpe.attention_logits(alibi, (), q, q, q_positions=i, k_positions=i)
+    bias = encodings.attention_logits(alibi, (), q, q, q_positions=i, k_positions=i)
     causal = np.tri(N, dtype=bool)
     np.testing.assert_allclose(
         np.where(causal, seen.logits[1], 0.0), np.where(causal, bias, 0.0), atol=1e-5

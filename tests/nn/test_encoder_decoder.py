@@ -9,9 +9,10 @@ import pytest
 from flax import nnx
 from scipy.special import softmax
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe._core.errors import InputError
+from jaxpe.nn.cross import Memory
+from jaxpe.nn.heads import trunk
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.models import (
     HEADS,
@@ -36,7 +37,7 @@ WHOLE = {
     "decoder_mask": np.ones((ROWS, SHORT), bool),
     "decoder_positions": np.broadcast_to(SHORT_PLACES, (ROWS, SHORT)),
 }
-MEMORY = nn.Memory(jnp.zeros((ROWS, N, 8)))
+MEMORY = Memory(jnp.zeros((ROWS, N, 8)))
 close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
 
 
@@ -120,7 +121,7 @@ def test_the_decoder_looks_back_only_and_at_all_of_the_encoder(rotary):
 @pytest.mark.parametrize("has_positions", [True, False])
 def test_cross_attention_depends_on_positions_only_where_it_has_an_encoding(rotary, has_positions):
     """Both sides encode offsets alone, so only cross-attention tells a shift of one of them."""
-    made = rotary if has_positions else Made(jaxpe.identity())
+    made = rotary if has_positions else Made(encodings.identity())
     shifted = {"positions": WHOLE["positions"] + 5}
     moved = np.abs(made.logits(**shifted) - made.logits()).max()
     assert (moved > 1e-9) == has_positions
@@ -153,7 +154,7 @@ def test_a_trace_has_the_attention_between_the_sides(rotary):
     def run():
         seen = rotary.model(IDS, ANSWERS, trace=True)
         vectors = sides.encoder.tokens(jnp.asarray(ANSWERS))
-        memory = nn.Memory(seen.encoder.hidden)
+        memory = Memory(seen.encoder.hidden)
         return seen, sides.decoder(ANSWERS, vectors=vectors, memory=memory).hidden
 
     seen, hidden = jax.device_get(run())
@@ -183,7 +184,7 @@ def test_every_kind_of_encoding_works_in_cross_attention_or_is_refused(name):
         own = nn.Decoder(config(num_layers=1), cross_encoding=encoding, rngs=nnx.Rngs(0))
         return own(ANSWERS, memory=MEMORY).hidden
 
-    alone = isinstance(encoding, jaxpe.Encoding)
+    alone = isinstance(encoding, encodings.Encoding)
     if alone and not (encoding.defines("embed") or encoding.defines("context")):
         assert jax.eval_shape(hidden).shape == (ROWS, SHORT, 8)
         return
@@ -192,7 +193,7 @@ def test_every_kind_of_encoding_works_in_cross_attention_or_is_refused(name):
 
 
 def test_what_does_not_go_together_is_refused(rotary):
-    make = partial(nn.Decoder, cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
+    make = partial(nn.Decoder, cross_encoding=encodings.identity(), rngs=nnx.Rngs(0))
     below, plain, crossing = shapes_of(
         lambda: [
             nn.Encoder(config(), rngs=nnx.Rngs(0)),
@@ -211,15 +212,15 @@ def test_what_does_not_go_together_is_refused(rotary):
     for decoder, memory, wrong in (
         (crossing, None, "memory"),
         (plain, MEMORY, "no cross-attention"),
-        (crossing, nn.Memory(), "neither"),
-        (crossing, nn.Memory(jnp.zeros((2, N, 8))), "shape"),
+        (crossing, Memory(), "neither"),
+        (crossing, Memory(jnp.zeros((2, N, 8))), "shape"),
         (crossing, MEMORY._replace(mask=np.ones((ROWS, N - 1), bool)), "mask"),
         (rotary.model.transformer.decoder, MEMORY, "vectors="),
     ):
         with pytest.raises(ValueError, match=wrong):
             jax.eval_shape(lambda: decoder(ANSWERS, memory=memory).hidden)  # noqa: B023
     with pytest.raises(InputError, match="encoder"):  # which of two transformers
-        nn.trunk(rotary.model)
+        trunk(rotary.model)
     for options in ({}, {"start_id": VOCAB}, {"start_id": 0, "steps": 0}):
         with pytest.raises(ValueError, match="st"):
             nn.generate(rotary.model, IDS, **{"steps": 2} | options)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe.nn.generate import _next_token, _Sampling, _top_logits
 from tests.nn.models import (
     VOCAB,
@@ -54,7 +53,7 @@ def test_classes_do_not_depend_on_padding(kind, pooling):
 
 
 def test_every_mask_of_dropout_has_a_key_of_its_own():
-    none, rates = jaxpe.identity(), {"dropout": 0.5, "attention_dropout": 0.5}
+    none, rates = encodings.identity(), {"dropout": 0.5, "attention_dropout": 0.5}
     apply, params = split(lambda: encoder_decoder(config(**rates), none, none, none))
     with jax.debug_key_reuse(True):
         run = lambda params, key: apply(params, IDS, IDS, dropout_key=key).hidden  # noqa: E731
@@ -203,7 +202,7 @@ def test_positions_of_padded_and_packed_rows():
 def test_models_need_no_graph_mode_of_flax():
     """Trees suffice: nothing is shared between modules, and nothing is updated in place."""
     sizes = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2)
-    encoding = jaxpe.chain(jaxpe.learned(length=6, dim=8), jaxpe.t5(num_heads=2))
+    encoding = encodings.chain(encodings.learned(length=6, dim=8), encodings.t5(num_heads=2))
 
     def slope():
         decoder = nn.Decoder(sizes, encoding=encoding, rngs=nnx.Rngs(0))

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 from flax import nnx
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe.nn import (
     Bert,
@@ -162,10 +162,10 @@ def test_fields_of_the_configuration_can_be_overridden(bert, tmp_path):
         Bert.load(bert, activation="relu")
 
 
-ROPE = jaxpe.rope(head_dim=8)
+ROPE = encodings.rope(head_dim=8)
 
 
-@pytest.mark.parametrize("encoding", [ROPE, jaxpe.learned(length=9, dim=32)])
+@pytest.mark.parametrize("encoding", [ROPE, encodings.learned(length=9, dim=32)])
 def test_another_encoding_comes_with_the_same_weights(bert, encoding, tmp_path):
     plain = Bert.load(bert)
     model = with_encoding(plain, encoding, key=jax.random.key(0))
@@ -187,7 +187,7 @@ def test_another_encoding_takes_the_place_of_the_table(tiny):
     directory, _ = tiny
     wide = {"scan": True, "dtype": jnp.float64, "param_dtype": jnp.float64}
     model = Bert.load(directory, **wide)
-    both = jaxpe.identity(), ROPE
+    both = encodings.identity(), ROPE
     none, turned = (with_encoding(model, encoding, key=jax.random.key(0)) for encoding in both)
     zero = {k: t * (not any(n in k for n in POSITIONS)) for k, t in tensors(directory).items()}
     write(directory, zero)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.nn import load_causal_lm, with_encoding
@@ -113,7 +113,7 @@ def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, 
 
 
 def test_another_encoding_takes_the_place_of_the_rotation(tiny, tmp_path, known):
-    scaled = jaxpe.rope(head_dim=HEAD_DIM, base=100.0, scaling=jaxpe.encodings.LinearScaling(4.0))
+    scaled = encodings.rope(head_dim=HEAD_DIM, base=100.0, scaling=encodings.LinearScaling(4.0))
     for source in (tiny, write_gguf(tmp_path / "tiny.gguf", known[1])):
         ours = logits(with_encoding(load_causal_lm(source), scaled, key=jax.random.key(0)))
         np.testing.assert_allclose(ours, STORED["tiny_linear"], rtol=0, atol=2e-5)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe.nn.layers import dense, norm
-from jaxpe.nn.logit_decomposition import Split
+from jaxpe.nn.logit_decomposition import HiddenSums, Split, position_means, sum_hidden
 from tests.nn.models import (
     DIM,
     HEAD_DIM,
@@ -34,7 +33,7 @@ KINDS = {
     "embeddings_latent": {"keys_from": "embeddings", "latent": WIDE_LATENT},
     "joint_norms": {"norm_position": "output", "query_key_norm": "joint", "num_kv_heads": 1},
 }
-BOTH = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
+BOTH = encodings.chain(encoding_for("learned"), encoding_for("rope"))
 # Without norms the shares can be written down.
 PLAIN = {"norm_position": "post", "embedding_norm": False, "token_types": 2}
 MEANS = np.random.default_rng(7).normal(size=(2, N, DIM))
@@ -62,7 +61,7 @@ def check_whole(model, ids, *, atol=1e-11, **options):
 
         def logits(own, q, k):
             where = {"q_positions": parts.positions, "k_positions": parts.positions}
-            return jaxpe.attention_logits(encoding, own, q, k, **where, scale=parts.scale)
+            return encodings.attention_logits(encoding, own, q, k, **where, scale=parts.scale)
 
         q, k = parts.q_content + parts.q_position, parts.k_content + parts.k_position
         return parts, jax.vmap(logits)(parts.params, q, k)
@@ -84,12 +83,12 @@ def test_the_shares_make_the_logits_of_every_layer(kind):
 
 
 # Some of every family: those of a family differ in what nothing here looks at.
-ENCODINGS = jaxpe.catalogue("xpos", "mrope", "shaw", "transformer_xl")
+ENCODINGS = encodings.catalogue("xpos", "mrope", "shaw", "transformer_xl")
 
 
 @pytest.mark.parametrize("entry", ENCODINGS, ids=lambda entry: entry.name)
 def test_what_is_embedded_makes_the_logits_of_the_first_layer(entry):
-    encoding = jaxpe.chain(encoding_for("learned"), entry.make(SIZES))
+    encoding = encodings.chain(encoding_for("learned"), entry.make(SIZES))
     places = positions_for(entry.name, np.arange(N, dtype=np.int32))
     if entry.name == "mrope":  # whose positions have coordinates
         encoding = entry.make(SIZES)
@@ -102,12 +101,12 @@ def test_what_is_embedded_makes_the_logits_of_the_first_layer(entry):
 
 def test_latent_attention_with_an_encoding_of_whole_queries_and_keys():
     latent = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, value_dim=2 * HEAD_DIM)
-    wide = jaxpe.shaw(head_dim=2 * HEAD_DIM, max_distance=4)
+    wide = encodings.shaw(head_dim=2 * HEAD_DIM, max_distance=4)
     check_whole(build(encoding=wide, latent=latent), some_ids(N))
 
 
 def test_parameters_of_each_layer():
-    own = jaxpe.chain(encoding_for("transformer_xl"), encoding_for("alibi"))
+    own = encodings.chain(encoding_for("transformer_xl"), encoding_for("alibi"))
     options = {"encoding": encoding_for("learned"), "layer_encoding": own}
     model = filled(lambda: nn.Encoder(config(), **options, rngs=nnx.Rngs(0)))
     parts = check_whole(model, some_ids(N), means=MEANS)
@@ -204,13 +203,13 @@ def test_means_are_averages_of_what_enters_the_layers():
     model, ids = build(norm_position="post", embedding_norm=False), some_ids(6, N)
     mask = np.arange(N) < np.array([1, 5, 3, 2, 5, 4])[:, None]
     batches = ({"ids": ids[rows], "mask": mask[rows]} for rows in (slice(0, 3), slice(3, 6)))
-    means = nn.position_means(model, batches)
+    means = position_means(model, batches)
     seen = jax.jit(lambda: model(ids, mask=mask, trace=True).hidden_states[:-1])()
     np.testing.assert_allclose(means, by_hand(np.asarray(seen), mask), atol=1e-12)
     assert np.std(means) > 0.1
     assert not means[:, 5].any()
     # Content of the model that they came from has no mean by place, but the one of all places.
-    full = nn.position_means(model, [{"ids": ids}])
+    full = position_means(model, [{"ids": ids}])
     average = check_whole(model, ids, means=full).q_content.mean(1)
     np.testing.assert_allclose(average, average[:, :1] + 0 * average, atol=1e-11)
 
@@ -221,38 +220,38 @@ def test_sums_add_whatever_their_length():
     mask[2:, 4:] = False
     whole, *parts = jax.jit(
         lambda: [
-            nn.sum_hidden(model, ids, mask=mask),
-            nn.sum_hidden(model, ids[2:, :4]),
-            nn.sum_hidden(model, ids[None, :2]),
+            sum_hidden(model, ids, mask=mask),
+            sum_hidden(model, ids[2:, :4]),
+            sum_hidden(model, ids[None, :2]),
         ]
     )()
     for total in (sum(parts), sum(parts[::-1])):
         np.testing.assert_allclose(total.sums, whole.sums, atol=1e-11)
         assert total.counts.tolist() == whole.counts.tolist() == [4, 4, 4, 4, 2, 2]
-    a, b = (nn.HiddenSums(np.zeros((2, 3, d)), np.zeros(3, int)) for d in (4, 5))
+    a, b = (HiddenSums(np.zeros((2, 3, d)), np.zeros(3, int)) for d in (4, 5))
     with pytest.raises(ValueError, match="and"):
         a + b
 
 
 def test_means_are_those_of_numpy_and_of_jax():
     rng = np.random.default_rng(0)
-    sums = nn.HiddenSums(rng.normal(size=(2, 5, 3)), np.array([3, 0, 1, 0, 2]))
+    sums = HiddenSums(rng.normal(size=(2, 5, 3)), np.array([3, 0, 1, 0, 2]))
     sums = sums._replace(sums=sums.sums * (sums.counts > 0)[None, :, None])
     ours = sums.means()
     assert isinstance(ours, np.ndarray)
-    theirs = jax.jit(nn.HiddenSums.means)(jax.tree.map(jnp.asarray, sums))
+    theirs = jax.jit(HiddenSums.means)(jax.tree.map(jnp.asarray, sums))
     np.testing.assert_allclose(ours, theirs, atol=1e-14)
     one = (sums.counts == 3).astype(int)  # at one place alone it is the mean of all places
     for few in (0 * one, one):
-        assert not nn.HiddenSums(sums.sums * few[None, :, None], few).means().any()
+        assert not HiddenSums(sums.sums * few[None, :, None], few).means().any()
 
 
 def test_many_batches_lose_no_digits():
     """Sums in float64 outside, where running ones in float32 would drift."""
     sums = 100 + np.random.default_rng(0).normal(size=(1, N, DIM))
-    once = nn.HiddenSums(jnp.asarray(sums, jnp.float32), jnp.ones(N, jnp.int32))
-    means = nn.position_means(lambda ids: once, [{"ids": some_ids(1, N)}] * 3001)
-    exact = nn.HiddenSums(np.asarray(once.sums, np.float64), np.ones(N, int)).means()
+    once = HiddenSums(jnp.asarray(sums, jnp.float32), jnp.ones(N, jnp.int32))
+    means = position_means(lambda ids: once, [{"ids": some_ids(1, N)}] * 3001)
+    exact = HiddenSums(np.asarray(once.sums, np.float64), np.ones(N, int)).means()
     np.testing.assert_allclose(means, exact, atol=1e-10)
 
 
@@ -261,8 +260,8 @@ def test_what_cannot_be_split_is_refused():
     for shape in [(1, N, DIM), (2, N + 1, DIM)]:
         with pytest.raises(ValueError, match="means"):
             jax.eval_shape(lambda: nn.split_heads(model, ids, means=jnp.ones(shape)).logits)  # noqa: B023
-    for function in (nn.split_heads, nn.sum_hidden):
+    for function in (nn.split_heads, sum_hidden):
         with pytest.raises(ValueError, match="Linear"):
             function(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), ids)
     with pytest.raises(ValueError, match="no batches"):
-        nn.position_means(model, [])
+        position_means(model, [])

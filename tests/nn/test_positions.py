@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import LayerPattern
-from jaxpe.nn import (
-    CausalLM,
-    Classifier,
-    Decoder,
-    Encoder,
-    MaskedLM,
-    TransformerConfig,
-    load_model,
-    position_table,
-)
+from jaxpe.nn import CausalLM, Classifier, Decoder, Encoder, MaskedLM, TransformerConfig, load_model
 from jaxpe.nn import position_functions as functions
+from jaxpe.nn.positions import position_table
 from tests.nn.stored import PARITY
 
 VOCAB, DIM, N = 7, 8, 5
@@ -28,7 +20,7 @@ IDS = np.array([3, 1, 4, 1, 5], np.int32)
 
 def classifier(encoding=None, **choices):
     config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=2, num_heads=2, **choices)
-    encoding = jaxpe.learned(length=9, dim=DIM) if encoding is None else encoding
+    encoding = encodings.learned(length=9, dim=DIM) if encoding is None else encoding
     encoder = Encoder(config, encoding=encoding, rngs=nnx.Rngs(0))
     return Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
 
@@ -61,7 +53,7 @@ def test_tokens_are_what_the_first_attention_reads(choices):
 def test_long_rows_have_shifts_and_forward_derivatives():
     """Attention of models is in blocks beyond 512 tokens; these functions need all pairs."""
     n = 260
-    of = functions(classifier(jaxpe.sinusoidal(dim=DIM)), length=n)
+    of = functions(classifier(encodings.sinusoidal(dim=DIM)), length=n)
     ids = np.arange(n, dtype=np.int32) % VOCAB
 
     @jax.jit
@@ -103,12 +95,12 @@ def test_what_is_added_to_attention_reaches_the_output():
 def test_what_else_tells_the_order():
     """Any hook of attention, in all layers or in some, and a causal mask."""
     sizes = {"vocab_size": VOCAB, "dim": DIM, "num_layers": 2, "num_heads": 2}
-    learned = jaxpe.learned(length=9, dim=DIM)
+    learned = encodings.learned(length=9, dim=DIM)
     assert functions(classifier(learned), length=N).no_other_order
     for hook in ("context", "query", "products", "bias", "mask", "value"):
-        encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
+        encoding = encodings.Encoding(**{hook: lambda *arguments: None})
         assert not functions(classifier(encoding), length=N).no_other_order
-    pattern = LayerPattern((jaxpe.identity(), jaxpe.alibi(num_heads=2)))
+    pattern = LayerPattern((encodings.identity(), encodings.alibi(num_heads=2)))
     encoder = Encoder(TransformerConfig(**sizes), layer_encoding=pattern, rngs=nnx.Rngs(0))
     decoder = Decoder(TransformerConfig(**sizes), encoding=learned, rngs=nnx.Rngs(0))
     for model in (MaskedLM(encoder, rngs=nnx.Rngs(1)), CausalLM(decoder, rngs=nnx.Rngs(1))):
@@ -128,7 +120,7 @@ def test_position_tables_that_are_not_there_are_refused():
     config = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
     rotary, sinusoidal = (
         Encoder(config, encoding=encoding, rngs=nnx.Rngs(0))
-        for encoding in (jaxpe.rope(head_dim=4), jaxpe.sinusoidal(dim=8))
+        for encoding in (encodings.rope(head_dim=4), encodings.sinusoidal(dim=8))
     )
     assert position_table(sinusoidal, length=5).shape == (5, 8)
     bert = load_model(PARITY / "tiny_bert").encoder

@@ -12,10 +12,10 @@ from flax import nnx
 import jaxpe
 import jaxpe.nn.blocks
 import jaxpe.nn.transformer
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe.encodings import implementations
 from jaxpe.encodings.attention_terms import dropout_bits
-from jaxpe.nn.attention import BoundEncoding
+from jaxpe.nn.attention import BoundEncoding, Context, Gates
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
@@ -32,7 +32,7 @@ from tests.nn.models import (
     split,
 )
 
-ROPE = jaxpe.rope(head_dim=HEAD_DIM)
+ROPE = encodings.rope(head_dim=HEAD_DIM)
 GROUPED = {"num_heads": 4, "num_kv_heads": 2, "head_dim": HEAD_DIM}  # two queries a key, two keys
 LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
 WIDE_LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, value_dim=16)
@@ -254,12 +254,12 @@ def test_layers_follow_one_another_with_one_encoding_for_all():
         model = nnx.merge(graphdef, params)
         i = jnp.arange(N, dtype=jnp.int32)
         bound = BoundEncoding(shared, model.encoding_params.get_value())
-        context = nn.Context(i, i, shared=bound)
+        context = Context(i, i, shared=bound)
         x = model.embed(ids, positions=i)
         for layer in range(3):
             definition, stacked = nnx.split(model.layers)
             block = nnx.merge(definition, jax.tree.map(lambda a, layer=layer: a[layer], stacked))
-            x = block(x, context, gates=nn.Gates(gates[layer])).output
+            x = block(x, context, gates=Gates(gates[layer])).output
         return model.final_norm(x)
 
     def along(hidden):

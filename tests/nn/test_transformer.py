@@ -12,8 +12,8 @@ import pytest
 from flax import nnx
 from scipy.special import softmax
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
+from jaxpe.nn.attention import MultiHeadAttention
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
@@ -127,7 +127,7 @@ def test_any_leading_axes(per_row):
 
 
 def test_packed_documents_do_not_see_each_other():
-    encoding = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
+    encoding = encodings.chain(encoding_for("learned"), encoding_for("rope"))
     apply, params = decoder(encoding)
     first, second = some_ids(1, 4), some_ids(1, 3, seed=1)
     segments = np.array([[0] * 4 + [1] * 3])
@@ -153,7 +153,7 @@ def test_what_is_traced():
     ids = np.where(mask, some_ids(2, N), 0)
     out = jax.device_get(jax.jit(lambda p: apply(p, ids, mask=mask, trace=True))(params))
     params = jax.device_get(params)
-    vectors = np.asarray(jaxpe.sinusoidal_vectors(np.arange(N), dim=8))
+    vectors = np.asarray(encodings.sinusoidal_vectors(np.arange(N), dim=8))
     x = params["tokens"]["embedding"].get_value()[ids] + vectors
     wq, wk = (params["layers"]["attention"][k]["kernel"].get_value()[0] for k in ("query", "key"))
     expected = x @ (wq @ wk.T) @ x.swapaxes(1, 2) / np.sqrt(8)
@@ -315,13 +315,13 @@ def test_bad_calls_are_refused():
 def test_encodings_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(ValueError, match="encoding"):
-        nn.MultiHeadAttention(config(), encoding=jaxpe.rope, rngs=nnx.Rngs(0))
-    counted = jaxpe.Encoding(init=lambda key: jnp.zeros(3, jnp.int32))
+        MultiHeadAttention(config(), encoding=encodings.rope, rngs=nnx.Rngs(0))
+    counted = encodings.Encoding(init=lambda key: jnp.zeros(3, jnp.int32))
     with pytest.raises(ValueError, match="int32"):
         nn.Encoder(config(), encoding=counted, rngs=nnx.Rngs(0))
     with pytest.raises(ValueError, match="pass it as encoding"):
         nn.Encoder(config(), layer_encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
-    apply, params = encoder(jaxpe.shaw(head_dim=2 * HEAD_DIM, max_distance=4), latent=LATENT)
+    apply, params = encoder(encodings.shaw(head_dim=2 * HEAD_DIM, max_distance=4), latent=LATENT)
     with pytest.raises(ValueError, match="width 8"):
         apply(params, some_ids(N))
 
@@ -345,8 +345,8 @@ def test_a_cache_that_is_full_says_so_inside_jit():
     assert np.isfinite(three).all((1, 2, 3)).tolist() == [True, True, False]
 
 
-CHAIN = jaxpe.chain(encoding_for("learned"), encoding_for("t5"))
-PATTERN = jaxpe.encodings.LayerPattern((encoding_for("rope"), encoding_for("t5")))
+CHAIN = encodings.chain(encoding_for("learned"), encoding_for("t5"))
+PATTERN = encodings.LayerPattern((encoding_for("rope"), encoding_for("t5")))
 FOX = encoding_for("fox")
 NARROW = {"latent": LATENT, "tie_embeddings": False}
 

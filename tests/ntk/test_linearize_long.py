@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe.ntk import linearize
 
 LENGTH, VOCAB, DIM, HEADS = 520, 11, 8, 2
-SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=DIM // HEADS, length=LENGTH)
+SIZES = encodings.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=DIM // HEADS, length=LENGTH)
 IDS = np.random.default_rng(0).integers(0, VOCAB, (1, LENGTH))
 
 
 @functools.cache
 def decoder(name):
     """One layer in float64, `(params, ids) -> hidden states`, with parameters and a direction."""
-    (entry,) = jaxpe.catalogue(name)
+    (entry,) = encodings.catalogue(name)
     config = nn.TransformerConfig(
         vocab_size=VOCAB,
         dim=DIM,

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe import alibi, cope, shaw, t5, transformer_xl
-from jaxpe.encodings import alibi_slopes, t5_buckets
+from jaxpe.encodings import alibi, cope, shaw, t5, transformer_xl
 from jaxpe.encodings.attention import attend
+from jaxpe.encodings.families.bias import alibi_slopes, t5_buckets
 
 HF, X = (
     dict(np.load(Path(__file__).with_name(f"{name}.npz")))

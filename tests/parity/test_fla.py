@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
 from jaxpe import encodings
 
 PEER = np.load(Path(__file__).with_name("fla.npz"))
@@ -20,7 +19,7 @@ def attended(encoding, context=None, dtype=np.float64):
     contexts = {} if context is None else {"q_context": context, "k_context": context}
     q, k, v = (jnp.asarray(x, dtype) for x in (Q, K, V))
     params = {} if context is not None else ()
-    return jaxpe.attend(encoding, params, q, k, v, mask=CAUSAL, **PLACES, **contexts)
+    return encodings.attend(encoding, params, q, k, v, mask=CAUSAL, **PLACES, **contexts)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

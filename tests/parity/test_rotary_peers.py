@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
+from jaxpe import encodings
+from jaxpe.encodings.families.rotary import rotary_permutation
 from jaxpe.plans.scaling import scaling_from_hf
 
 
@@ -43,7 +44,7 @@ def frequencies(case, length):
     scaling = scaling_from_hf(parameters, max_position_embeddings=case["max_position_embeddings"])
     base = parameters["rope_theta"]
     if scaling is None:
-        return jaxpe.encodings.inverse_frequencies(rotary_width(case), base=base), 1.0
+        return encodings.inverse_frequencies(rotary_width(case), base=base), 1.0
     return scaling.frequencies(rotary_width(case), base, length)
 
 
@@ -67,7 +68,7 @@ TURNED = (
 def test_cos_and_sin_as_forward_gives_them(name):
     """Turning (1, 0) reads off cos and sin; the length is taken from the positions."""
     case = CASES[name]
-    encoding = jaxpe.rope_from_hf(
+    encoding = encodings.rope_from_hf(
         case["rope_parameters"],
         head_dim=case["head_dim"],
         max_position_embeddings=case["max_position_embeddings"],
@@ -100,12 +101,10 @@ MODELS = {
 @pytest.mark.parametrize("model", [*MODELS, "deepseek"])
 def test_rotated_queries_and_keys(model):
     """DeepSeek turns interleaved entries and returns them half-split."""
-    encoding = jaxpe.rope(head_dim=16, **MODELS.get(model, {"layout": "interleaved"}))
+    encoding = encodings.rope(head_dim=16, **MODELS.get(model, {"layout": "interleaved"}))
     order = np.arange(16)
     if model == "deepseek":
-        order = jaxpe.encodings.rotary_permutation(
-            rotary_dim=16, source="interleaved", target="half_split"
-        )
+        order = rotary_permutation(rotary_dim=16, source="interleaved", target="half_split")
     hooks = jax.jit(lambda q, k, i: (encoding.query((), q, i), encoding.key((), k, i)))
     for ids in POSITIONS:
         found = hooks(HF["q"], HF["k"], HF[f"position_ids_{ids}"])
@@ -126,9 +125,9 @@ def test_multimodal_rotation(model, section):
         entry["mrope_interleaved"] = True
         if section == (2, 3, 3):  # Qwen3-VL gives (3, 3, 2) without a word
             with pytest.raises(ValueError, match="cannot take turns"):
-                jaxpe.rope_from_hf(entry, head_dim=16)
+                encodings.rope_from_hf(entry, head_dim=16)
             return
-    encoding = jaxpe.rope_from_hf(entry, head_dim=16)
+    encoding = encodings.rope_from_hf(entry, head_dim=16)
     found = turned(encoding.query, HF["q"], positions)
     np.testing.assert_allclose(found, HF[f"{name}_q"], atol=2e-5)
 
@@ -145,10 +144,10 @@ def test_rotary_embedding_torch(name):
     factor = settings.get("interpolate_factor", 1.0)
     theta, dim = float(settings.get("theta", 10_000.0)), settings["dim"]
     if "theta_rescale_factor" in settings:
-        scaling = jaxpe.encodings.NtkScaling(settings["theta_rescale_factor"])
+        scaling = encodings.NtkScaling(settings["theta_rescale_factor"])
     else:
         scaling = None
-    encoding = jaxpe.rope(
+    encoding = encodings.rope(
         head_dim=16, fraction=dim / 16, base=theta, layout="interleaved", scaling=scaling
     )
     positions = (np.arange(9) + case["offset"]) / np.float32(factor)
@@ -168,7 +167,7 @@ def test_axial_of_rotary_embedding_torch(name):
     grid = np.stack(np.meshgrid(*ticks, indexing="ij"), -1).reshape(-1, axes)
     x = RET[f"axial_{name}_x"]
     width = 2 * axes * len(freqs)
-    encoding = jaxpe.axial_rope(
+    encoding = encodings.axial_rope(
         head_dim=width, axes=axes, layout="interleaved", frequencies=freqs.astype(np.float64)
     )
     flat = x.reshape(2, -1, 1, x.shape[-1])[..., :width].astype(np.float32)
@@ -181,7 +180,9 @@ def test_axial_of_rotary_embedding_torch(name):
 def test_xpos(name):
     n, settings = RET["q"].shape[2], json.loads(str(RET["xpos"]))[name]
     base = float(settings.get("settings", settings).get("xpos_scale_base", 512))
-    encoding = jaxpe.xpos(head_dim=16, scale_base=base, center=float(n // 2), layout="interleaved")
+    encoding = encodings.xpos(
+        head_dim=16, scale_base=base, center=float(n // 2), layout="interleaved"
+    )
     for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
         ours = turned(hook, heads_last(RET[x]).astype(np.float32), np.arange(n))
         theirs = heads_last(RET[f"{name}_{x}"])
@@ -192,7 +193,7 @@ def test_polar_of_x_transformers():
     """PoPE, whose phases are used within −2π and 0."""
     q, k = (X[name].swapaxes(1, 2) for name in ("rotary_q", "rotary_k"))
     _, n, heads, dim = q.shape
-    pope = jaxpe.encodings.pope(num_heads=heads, head_dim=dim)
+    pope = encodings.pope(num_heads=heads, head_dim=dim)
     params = {"phase": X["pope_bias"][:, 0]}
     for hook, x in (("query", q), ("key", k)):
         found = turned(getattr(pope, hook), x, np.arange(n), params).swapaxes(1, 2)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe import classical_mds, euclidean_distances, smacof, stress
+from jaxpe.geometry import classical_mds, euclidean_distances, smacof, stress
 
 PEER = dict(np.load(Path(__file__).with_name("sklearn_skbio.npz")))
 

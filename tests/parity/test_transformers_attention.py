@@ -10,6 +10,7 @@ from flax import nnx
 
 from jaxpe import nn
 from jaxpe.encodings import AttentionMask
+from jaxpe.nn.attention import Context, MultiHeadAttention
 
 HF = dict(np.load(Path(__file__).with_name("transformers_attention.npz")))
 N, DIM = HF["x"].shape[1:]
@@ -47,7 +48,7 @@ def weights_of(name):
 def test_layer(name, way):
     sizes = {"vocab_size": 9, "dim": DIM, "num_layers": 1, "num_heads": HEADS, "head_dim": WIDTH}
     config = nn.TransformerConfig(**sizes, num_kv_heads=GROUPS, **KINDS[name], attention=way)
-    layer = jax.eval_shape(lambda: nn.MultiHeadAttention(config, rngs=nnx.Rngs(0)))
+    layer = jax.eval_shape(lambda: MultiHeadAttention(config, rngs=nnx.Rngs(0)))
     graphdef, shapes = nnx.split(layer, nnx.Param)
     weights, i = weights_of(name), jnp.arange(N)
 
@@ -62,7 +63,7 @@ def test_layer(name, way):
     @jax.jit
     def run(params):
         def attended(params, *, trace):
-            context = nn.Context(i, i, AttentionMask(i, i), trace=trace)
+            context = Context(i, i, AttentionMask(i, i), trace=trace)
             return nnx.merge(graphdef, params)(HF["x"], context)
 
         slopes = jax.grad(lambda params: (attended(params, trace=False).output ** 2).sum())(params)

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions
+from jaxpe.plans import RopeAnalysis, RopeOptions
 from jaxpe.plans.job import read_plans
+from jaxpe.plans.result import LayerPlan
 
 PARITY = Path(__file__).parents[1] / "parity"
 _RTOL = 2e-5  # classes compute in float32

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from jaxpe._core.options import Choice
 from jaxpe._core.results import load_result
-from jaxpe.analysis.corpus import (
-    CorpusResult,
+from jaxpe.analysis.corpus import CorpusResult
+from jaxpe.analysis.corpus.result import (
     LetterInformation,
     StandingOut,
     TokenCount,
     TokenShift,
     TopTokens,
 )
-from jaxpe.data import Choice
 
 STORED = load_result(CorpusResult, Path(__file__).parents[2] / "docs" / "example" / "report.json")
 N = STORED.facts.length

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from jaxpe import theory
-from jaxpe.analysis.audit import AuditFacts, AuditResult, KernelPairs, Sides, Training
-from jaxpe.analysis.audit.result import audited
+from jaxpe.analysis.audit import AuditResult
+from jaxpe.analysis.audit.result import AuditFacts, KernelPairs, Sides, Training, audited
 from jaxpe.report import draw, page
+from jaxpe.theory.audit import Audit, boolean
 
 # Hypotheses without numbers, and those that compare with the largest float.
 CONDITIONS = {"if no other order", "if masked loss", "if reads [CLS]", "if full examples"}
@@ -30,9 +31,9 @@ def result(*audits, trained=True):
 
 
 def evaluated(hypothesis, conclusion, *unchecked):
-    sides = ({"H1": theory.boolean(hypothesis)},
-             {"separated": theory.boolean(conclusion)})  # fmt: skip
-    return theory.Audit(*sides, {}, unchecked=dict.fromkeys(unchecked))
+    sides = ({"H1": boolean(hypothesis)},
+             {"separated": boolean(conclusion)})  # fmt: skip
+    return Audit(*sides, {}, unchecked=dict.fromkeys(unchecked))
 
 
 def test_claims_have_both_of_their_numbers():

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import CorpusOptions, Interval, StandingOut, TokenShift
-from jaxpe.data import Choice, NeighbourSimilarity
+from jaxpe._core.options import Choice
+from jaxpe.analysis.corpus import CorpusOptions
+from jaxpe.analysis.corpus.result import Interval, StandingOut, TokenShift
+from jaxpe.data.corpora.groups import NeighbourSimilarity
 from jaxpe.data.corpora.load import MARKUP, SAMPLE
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import draw, page

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from jaxpe import EncodingSizes
 from jaxpe._core.options import Choice
-from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
+from jaxpe.analysis.counts.settings import CountSettings
+from jaxpe.analysis.counts.stored import CountedShard, CountHeader, StoredCounts
 from jaxpe.analysis.properties import PropertyTable
-from jaxpe.encodings import EncodingProperties
+from jaxpe.encodings import EncodingSizes
+from jaxpe.encodings.analysis.properties import EncodingProperties
 from jaxpe.report import page
 
 LARGE = EncodingProperties(

@@ -6,32 +6,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import Interval
-from jaxpe.analysis.inspect import (
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.inspect import InspectResult
+from jaxpe.analysis.inspect.attention_result import (
     PARTS,
-    AblationStage,
     AttentionSinks,
     AttentionStage,
+    HeadStage,
+    OffsetBaseline,
+    PartShares,
+    RotaryBands,
+    SpectralStage,
+    Variance,
+)
+from jaxpe.analysis.inspect.averages import Means
+from jaxpe.analysis.inspect.result import (
+    AblationStage,
     EncodingStage,
     FarContextGain,
     GeometryStage,
-    HeadStage,
     InspectFacts,
-    InspectResult,
     LearnedTable,
     LossStage,
-    Means,
     NeedleStage,
-    OffsetBaseline,
-    PartShares,
     PositionMove,
     ProbeStage,
-    RotaryBands,
     ScaledLoss,
     ScalingChange,
-    SpectralStage,
     TextReach,
-    Variance,
 )
 from jaxpe.report.drawing import draw
 from jaxpe.report.findings import Finding

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn, spectral
+from jaxpe import encodings, nn, spectral
+from jaxpe.spectral.ablation import HeadSums
 
 LAYERS, HEADS, WIDTH, N = 2, 3, 4, 7
 
@@ -19,7 +19,7 @@ def model():
     config = nn.TransformerConfig(
         vocab_size=11, dim=12, num_layers=LAYERS, num_heads=HEADS, init_scale=0.6, scan=True
     )
-    encoder = nn.Encoder(config, encoding=jaxpe.rope(head_dim=WIDTH), rngs=nnx.Rngs(0))
+    encoder = nn.Encoder(config, encoding=encodings.rope(head_dim=WIDTH), rngs=nnx.Rngs(0))
     return nn.functionalize(nn.Classifier(encoder, num_classes=5, pooling="mean", rngs=nnx.Rngs(1)))
 
 
@@ -143,7 +143,7 @@ def test_sums_of_narrow_heads_are_wide(dtype):
 
 
 def test_counts_of_tokens_do_not_wrap():
-    many = spectral.HeadSums(jnp.ones((1, 2, 3)), jnp.int32(2**30))
+    many = HeadSums(jnp.ones((1, 2, 3)), jnp.int32(2**30))
     with pytest.raises(OverflowError, match="2147483648"):
         many + many
     assert jax.jit(lambda a, b: (a + b).count)(many, many) == 2**31 - 1

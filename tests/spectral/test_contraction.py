@@ -9,15 +9,15 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxpe.spectral import (
-    amplitude,
     contraction_ratio,
     phase_mixing,
     schur_bounds,
     spectrum,
     symbol,
-    symmetric_part,
     toeplitz_matrix,
 )
+from jaxpe.spectral.contraction import amplitude
+from jaxpe.spectral.toeplitz import symmetric_part
 
 RNG = np.random.default_rng(0)
 N = 6

@@ -10,28 +10,25 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxpe import (
+from jaxpe.encodings import (
+    DynamicScaling,
     Encoding,
     YarnScaling,
     alibi,
     attention_logits,
     axial_rope,
+    catalogue,
     chain,
     identity,
     mrope,
     rope,
+    rope_frequencies,
     sinusoidal_vectors,
     xpos,
 )
-from jaxpe.encodings import DynamicScaling, catalogue, rope_frequencies
-from jaxpe.spectral import (
-    LogitParts,
-    logit_parts,
-    pair_logits,
-    sum_parts,
-    toeplitz_residual,
-    toeplitz_shares,
-)
+from jaxpe.geometry.distances.toeplitz import toeplitz_residual
+from jaxpe.spectral import logit_parts, sum_parts, toeplitz_shares
+from jaxpe.spectral.decomposition import LogitParts, pair_logits
 from tests.encodings.kinds import SIZES
 from tests.unchecked import unchecked
 

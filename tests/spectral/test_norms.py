@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe.spectral import operator_norm, spectral_norm
+from jaxpe.spectral.norms import operator_norm, spectral_norm
 
 RNG = np.random.default_rng(0)
 NORM, GRADIENT = jax.jit(spectral_norm), jax.jit(jax.grad(spectral_norm))

@@ -9,11 +9,11 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxpe.encodings import attention_weights
-from jaxpe.spectral import (
+from jaxpe.spectral import attention_profile
+from jaxpe.spectral.profile import (
     attention_distance,
     attention_entropy,
     attention_evenness,
-    attention_profile,
     first_share,
     near_share,
 )

@@ -9,8 +9,9 @@ import pytest
 import scipy.linalg
 from jax.test_util import check_grads
 
-from jaxpe import spectral
-from jaxpe.spectral import diagonal_means, symbol, symmetric_part, szego, toeplitz_matrix
+from jaxpe.geometry.distances.toeplitz import toeplitz_projection
+from jaxpe.spectral import diagonal_means, symbol, szego, toeplitz_matrix
+from jaxpe.spectral.toeplitz import symmetric_part
 
 RNG = np.random.default_rng(0)
 N = 7
@@ -29,7 +30,7 @@ def dense(t):
 def test_diagonal_means_are_the_diagonals_of_the_projection():
     means = diagonal_means(A)
     np.testing.assert_allclose(means, [A.diagonal(k).mean() for k in range(1 - N, N)], atol=1e-15)
-    np.testing.assert_array_equal(toeplitz_matrix(means), spectral.toeplitz_projection(A))
+    np.testing.assert_array_equal(toeplitz_matrix(means), toeplitz_projection(A))
     for dtype in (np.float32, np.float64):
         t = T.astype(dtype)
         np.testing.assert_array_equal(diagonal_means(toeplitz_matrix(t)), t)

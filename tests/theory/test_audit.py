@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe.theory import Audit, all_less_equal, boolean, less_equal, verdict
-from jaxpe.theory.audit import within
+from jaxpe.theory import verdict
+from jaxpe.theory.audit import Audit, all_less_equal, boolean, less_equal, within
 from jaxpe.theory.cirrincione2026.evaluations import even_width
 from jaxpe.theory.statements import NOTHING_COMPARED, Statement
 

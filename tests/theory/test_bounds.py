@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
+from jaxpe import encodings
 from jaxpe.theory import (
     equation_9,
     section_4_alibi,
@@ -108,7 +108,7 @@ def test_linear_growth_is_seen_where_there_is_any():
 
 
 def test_norms_of_encodings():
-    sinusoids = jaxpe.sinusoidal_vectors(jnp.arange(40), dim=8)
+    sinusoids = encodings.sinusoidal_vectors(jnp.arange(40), dim=8)
     table, x, q, a = (RNG.standard_normal((n, 8)) for n in (5, 6, 7, 3))
     found = section_4_norms(sinusoids, x, table, q, a)
     assert all(holds(found.conclusions | found.instead).values())
@@ -140,7 +140,7 @@ def test_wavelets_do_not_stay_close():
     assert holds(found.conclusions) == {"stays close": False, "decays": False}
     assert all(holds(found.hypotheses | found.instead).values())
     difference = np.asarray(found.measured["difference"])
-    rows = np.asarray(jaxpe.encodings.wavelet_vectors(np.arange(128), dim=16, length=16, order=4))
+    rows = np.asarray(encodings.wavelet_vectors(np.arange(128), dim=16, length=16, order=4))
     np.testing.assert_allclose(difference, np.linalg.norm(rows[17:] - rows[16], axis=1), atol=1e-6)
     np.testing.assert_allclose(difference[7 * 16 - 17 :], 1, rtol=1e-15)
     assert difference[4 * 16 - 17] > 1.4

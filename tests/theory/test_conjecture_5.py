@@ -7,16 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from jaxpe import (
+from jaxpe.data import zipf_drift, zipf_stationary
+from jaxpe.geometry import (
     Distances,
     PositionCounts,
     count_tokens,
     euclidean_distances,
     hellinger_distances,
     monotonicity_violation_rate,
+    rotate_within_documents,
 )
-from jaxpe.data import zipf_drift, zipf_stationary
-from jaxpe.geometry import is_monotone, rotate_within_documents
+from jaxpe.geometry.distances.monotonicity import is_monotone
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     conjecture_5,
     monotonicity_test,

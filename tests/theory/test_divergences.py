@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import PositionalDistributions, hellinger_distances
+from jaxpe.geometry import PositionalDistributions, hellinger_distances
 from jaxpe.theory.divergences import (
     kl_constant,
     kl_divergences,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe.theory.gradients import (
     forcing_of_means,
     mean_embeddings,
@@ -109,7 +109,7 @@ def test_padding():
 
 
 def test_absent_positions_have_no_mean():
-    mu = jaxpe.PositionalDistributions(np.full((2, 3), np.nan), np.zeros(2, bool))
+    mu = geometry.PositionalDistributions(np.full((2, 3), np.nan), np.zeros(2, bool))
     assert np.all(mean_embeddings(mu, np.ones((3, 2))) == 0)
 
 
@@ -129,7 +129,7 @@ def test_slopes_are_the_largest_quotients():
     d = np.triu(d, 1) + np.triu(d, 1).T
     for size in (N, N - 1):
         present = np.arange(N) < size
-        D, own = jaxpe.Distances(jnp.asarray(d), jnp.asarray(present)), K[:, :size, :size]
+        D, own = geometry.Distances(jnp.asarray(d), jnp.asarray(present)), K[:, :size, :size]
         i, j = np.triu_indices(size, 1)
         largest = (np.linalg.norm(x[i] - x[j], axis=1) / d[i, j]).max()
         np.testing.assert_allclose(vector_slope(x, D), largest)

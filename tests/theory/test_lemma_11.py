@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxpe import PositionalDistributions
+from jaxpe.geometry import PositionalDistributions
 from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import lemma_11
 from jaxpe.theory.divergences import kl_divergences

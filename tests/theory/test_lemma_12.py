@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import hellinger_distances
+from jaxpe.geometry import hellinger_distances
 from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import lemma_12
 from jaxpe.theory.gradients import PositionGradients
 from tests.theory.tiny import flax_case, layer_of

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import Distances, hellinger_distances
+from jaxpe.geometry import Distances, hellinger_distances
 from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.lemma_14_lipschitz_forcing import lemma_14
 from jaxpe.theory.gradients import PositionGradients, forcing_of_means

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import Distances
+from jaxpe.geometry import Distances
 from jaxpe.ntk import gradient_flow
 from jaxpe.theory import lemma_18, remark_20, verdict
 

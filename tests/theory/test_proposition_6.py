@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxpe import Distances, classical_mds, hellinger_distances, stress
-from jaxpe.geometry import gram_matrix
+from jaxpe.geometry import Distances, classical_mds, hellinger_distances, stress
+from jaxpe.geometry.distances.matrices import gram_matrix
 from jaxpe.theory.cirrincione2026.proposition_6_strain import proposition_6, strain
 
 RNG = np.random.default_rng(0)

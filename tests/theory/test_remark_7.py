@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import euclidean_distances, sinusoidal_vectors
+from jaxpe.encodings import sinusoidal_vectors
+from jaxpe.geometry import euclidean_distances
 from jaxpe.theory.cirrincione2026.remark_7_stationarity import (
     remark_7,
     stationary_squared_distances,

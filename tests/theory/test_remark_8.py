@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe import Distances, classical_mds, hellinger_distances, low_rank, smacof, stress
-from jaxpe.geometry import gram_matrix
+from jaxpe.encodings import low_rank
+from jaxpe.geometry import Distances, classical_mds, hellinger_distances, smacof, stress
+from jaxpe.geometry.distances.matrices import gram_matrix
 from jaxpe.geometry.mds.procrustes import procrustes
 from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain

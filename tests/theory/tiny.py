@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, geometry, nn
 from jaxpe.nn.positions import position_functions
 from jaxpe.theory.gradients import mean_embeddings, position_gradients
 from tests.nn.models import config
@@ -29,7 +28,7 @@ def corpus(seed=0):
 
 def distributions(ids, vocab=VOCAB):
     mu = np.eye(vocab)[ids].mean(axis=0)
-    return jaxpe.PositionalDistributions(jnp.asarray(mu), jnp.ones(len(mu), bool))
+    return geometry.PositionalDistributions(jnp.asarray(mu), jnp.ones(len(mu), bool))
 
 
 def filled(make, *, seed=0):
@@ -46,7 +45,7 @@ def filled(make, *, seed=0):
 
 def encoder(**changes):
     sizes = config(vocab_size=VOCAB, dim=DIM, **changes)
-    return nn.Encoder(sizes, encoding=jaxpe.learned(length=N, dim=DIM), rngs=nnx.Rngs(0))
+    return nn.Encoder(sizes, encoding=encodings.learned(length=N, dim=DIM), rngs=nnx.Rngs(0))
 
 
 def classifier(*, pooling="first", **changes):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxpe.training import MeanMetric, init_state
+from jaxpe.training import init_state
+from jaxpe.training.losses import MeanMetric
 
 OPTIMIZER = optax.adam(0.1)
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-import jaxpe
-from jaxpe import nn, training
+from jaxpe import encodings, nn, training
 
 ROWS, N, VOCAB = 32, 8, 20
 MESHES = {
@@ -34,7 +33,7 @@ def built(mesh=None, dtype=jnp.float64):
         dropout=0.1, tie_embeddings=False, param_dtype=jnp.float64, dtype=dtype, scan=True,
         remat=True,
     )  # fmt: skip
-    encoding = jaxpe.chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=4))
+    encoding = encodings.chain(encodings.rope(head_dim=4), encodings.alibi(num_heads=4))
 
     def make(rngs):
         return nn.CausalLM(nn.Decoder(config, encoding=encoding, rngs=rngs), rngs=rngs)

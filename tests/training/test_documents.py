@@ -8,7 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import LabelledTokens, tokens_from_ids
+from jaxpe.data import tokens_from_ids
+from jaxpe.data.corpora.labelled import LabelledTokens
 from jaxpe.training import TrainConfig
 from jaxpe.training.config import check_config, resolved
 from jaxpe.training.documents import _buckets, has_labels, load_data

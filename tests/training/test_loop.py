@@ -10,16 +10,16 @@ from jaxpe._core.progress import Silent
 from jaxpe.training import (
     Checkpoints,
     Hook,
-    Log,
     NonFiniteLoss,
     StopTraining,
-    TrainState,
     batches,
     every_n_steps,
     fit,
     read_log,
     train_step,
 )
+from jaxpe.training.log import Log
+from jaxpe.training.step import TrainState
 from tests.training import factory
 from tests.training.factory import assert_equal
 

@@ -6,15 +6,15 @@ import numpy as np
 import optax
 import pytest
 
-from jaxpe.training import (
+from jaxpe.training.losses import (
     MeanMetric,
     accuracy,
     causal_lm_loss,
     cross_entropy,
-    mask_tokens,
     mean_squared_error,
     perplexity,
 )
+from jaxpe.training.masking import mask_tokens
 
 CROSS_ENTROPY, ACCURACY = jax.jit(cross_entropy), jax.jit(accuracy)
 CAUSAL_LM_LOSS = jax.jit(causal_lm_loss)

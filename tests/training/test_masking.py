@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe import InputError
-from jaxpe.training import mask_tokens
-from jaxpe.training.masking import masked_ids, random_position, random_positions
+from jaxpe.training.masking import mask_tokens, masked_ids, random_position, random_positions
 
 N, ROWS = 40, 200
 

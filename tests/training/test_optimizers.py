@@ -8,7 +8,6 @@ import pytest
 from flax import nnx
 
 from jaxpe.training import (
-    MeanMetric,
     TrainConfig,
     adamw,
     averaged_params,
@@ -17,9 +16,10 @@ from jaxpe.training import (
     parameter_average,
     step_function,
     train_step,
-    weight_decay_mask,
 )
 from jaxpe.training.build import build_optimizer
+from jaxpe.training.losses import MeanMetric
+from jaxpe.training.optimizers import weight_decay_mask
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import Distances
+from jaxpe import encodings
 from jaxpe.data import three_regimes
+from jaxpe.geometry import Distances
+from jaxpe.geometry.distances.matrices import as_distances
 from jaxpe.training.probe import (
     ReferenceGeometry,
     as_record,
@@ -30,8 +32,8 @@ def documents_of(corpus, mask=None):
     """Counts and the geometry of position of the same documents."""
     options = {"vocab_size": corpus.distributions.shape[1], "mask": mask}
     drawn = {"key": KEY, "folds": 8, "splits": 4, "nulls": 4}
-    counts = jaxpe.count_tokens(corpus.ids, **options)
-    return counts, jaxpe.position_geometry(corpus.ids, **options, **drawn)
+    counts = jaxpe.geometry.count_tokens(corpus.ids, **options)
+    return counts, jaxpe.geometry.position_geometry(corpus.ids, **options, **drawn)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,8 @@ def close(actual, expected, rtol=1e-9, atol=1e-9):
 
 def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
     counts, geometry = counts
-    mu = jaxpe.positional_distributions(counts, empty="uniform")
-    close(reference.plug_in, jaxpe.hellinger_distances(mu))
+    mu = jaxpe.geometry.positional_distributions(counts, empty="uniform")
+    close(reference.plug_in, jaxpe.geometry.hellinger_distances(mu))
     close(reference.position, geometry.distances)
     np.testing.assert_array_equal(reference.occupied, OCCUPIED)
     np.testing.assert_array_equal(reference.position.present, OCCUPIED)
@@ -68,7 +70,7 @@ def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
 
 
 def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
-    truth = jaxpe.hellinger_distances(corpus.distributions)
+    truth = jaxpe.geometry.hellinger_distances(corpus.distributions)
     scores = probe(truth, make(*documents_of(corpus)))
     assert scores.position.scaled_stress < 0.5 * scores.all_positions.scaled_stress
     assert scores.position.stress < 0.5 * scores.all_positions.stress
@@ -80,7 +82,7 @@ def test_isometries_change_nothing(reference):
 
 
 def test_mds_of_the_plug_in_distances_is_perfect(reference):
-    mds = jaxpe.classical_mds(reference.plug_in, dim=N)
+    mds = jaxpe.geometry.classical_mds(reference.plug_in, dim=N)
     scores = probe(mds.coordinates, reference)
     for part in (scores.all_positions, scores.occupied):
         np.testing.assert_allclose(part.correlation, 1.0)
@@ -94,7 +96,7 @@ def test_mds_of_the_plug_in_distances_is_perfect(reference):
 
 def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference):
     def part(distances):
-        return jaxpe.geometry.as_distances(np.asarray(distances.values)[:6, :6])
+        return as_distances(np.asarray(distances.values)[:6, :6])
 
     small = ReferenceGeometry(part(reference.plug_in), part(reference.position), jnp.ones(6, bool))
     points = P.copy()
@@ -114,7 +116,7 @@ def test_narrow_points_are_scored_in_float32(reference):
 
 
 def test_an_encoding_with_vectors_is_probed_by_them(reference):
-    encoding, positions = jaxpe.learned(length=N, dim=D), jnp.arange(N)
+    encoding, positions = encodings.learned(length=N, dim=D), jnp.arange(N)
     params = encoding.init(KEY)
     run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference))
     expected = probe(encoding.vectors(params, positions), reference)
@@ -122,17 +124,17 @@ def test_an_encoding_with_vectors_is_probed_by_them(reference):
 
 
 def test_an_encoding_without_is_probed_by_its_logits(reference):
-    encoding, positions = jaxpe.kerple(num_heads=2), jnp.arange(N)
+    encoding, positions = encodings.kerple(num_heads=2), jnp.arange(N)
     params = encoding.init(KEY)
     sizes = {"num_heads": 2, "head_dim": 4}
     run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference, **sizes))
-    D = jaxpe.encodings.encoding_distances(encoding, params, positions, **sizes)
+    D = encodings.encoding_distances(encoding, params, positions, **sizes)
     close(run(params, positions), probe(D, reference))
     with pytest.raises(ValueError, match="num_heads"):
         encoding_probe(encoding, params, positions, reference)
 
 
-@pytest.mark.parametrize("encoded", [P[:6], jaxpe.euclidean_distances(P[:6])])
+@pytest.mark.parametrize("encoded", [P[:6], jaxpe.geometry.euclidean_distances(P[:6])])
 def test_other_positions_are_refused(reference, encoded):
     with pytest.raises(ValueError, match="6 positions"):
         probe_geometry(encoded, reference)
@@ -153,7 +155,7 @@ def test_a_record_is_flat_and_ready_for_json(reference):
 
 
 def test_absent_positions_of_distances_stay_absent(reference):
-    half = Distances(jaxpe.euclidean_distances(P).values, jnp.arange(N) < 4)
+    half = Distances(jaxpe.geometry.euclidean_distances(P).values, jnp.arange(N) < 4)
     scores = probe(half, reference)
     close(scores.all_positions, scores.occupied)
     nobody = probe(half._replace(present=jnp.zeros(N, bool)), reference)

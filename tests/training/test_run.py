@@ -9,20 +9,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.encodings.families.vector_files import vectors_file
-from jaxpe.training import (
-    ModelConfig,
-    TrainConfig,
-    TrainSummary,
-    evaluate,
-    load_config,
-    load_run,
-    train,
-)
+from jaxpe.nn.heads import trunk
+from jaxpe.training import ModelConfig, TrainConfig, evaluate, load_config, load_run, train
 from jaxpe.training.build import build_loss, build_model, build_probe, total_steps
 from jaxpe.training.config import check_config
 from jaxpe.training.documents import (
@@ -32,7 +24,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.run import _evaluations, _TimedStep
+from jaxpe.training.run import TrainSummary, _evaluations, _TimedStep
 from tests.compilation import compilations
 from tests.nn.stored import write_bert
 from tests.progress import Told
@@ -158,7 +150,7 @@ def test_every_kind_of_encoding_makes_a_model_and_is_probed(name, corpus, tmp_pa
     model = nnx.eval_shape(lambda: build_model(asked, Vocabulary("causal", ["a"] * 9)))
     train = load_data(config(corpus, tmp_path)).train
     probe = partial(build_probe, model, train.corpus, count_documents(train), seed=0)
-    encoding = nn.trunk(model).encoding
+    encoding = trunk(model).encoding
     if encoding.defines("products") and not encoding.defines("vectors"):
         with pytest.raises(InputError, match="products"):
             probe()
@@ -172,7 +164,7 @@ def test_an_encoding_made_from_the_corpus_is(corpus, tmp_path):
     data = load_data(asked)
     counts = count_documents(data.train)
     model = build_model(asked, data.vocabulary, counts=counts)
-    optimal = jaxpe.information_optimal(counts.merged(), dim=8)
+    optimal = encodings.information_optimal(counts.merged(), dim=8)
     expected = optimal.vectors(optimal.init(jax.random.key(0)), np.arange(8))
     encoder = model.encoder
     vectors = encoder.encoding.vectors(encoder.encoding_params.get_value(), np.arange(8))
@@ -234,7 +226,7 @@ def test_options_that_cannot_be(corpus, tmp_path):
         with pytest.raises(InputError, match=wrong):
             check_config(config(corpus, tmp_path, **changes))
     with unchecked(), pytest.raises(InputError, match="catalogue"):
-        check_config(TrainConfig(encoding=jaxpe.rope(head_dim=4)))
+        check_config(TrainConfig(encoding=encodings.rope(head_dim=4)))
 
 
 def test_what_is_refused_leaves_no_run(corpus, tmp_path):

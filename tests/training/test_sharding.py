@@ -8,8 +8,7 @@ import jax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe.training import Checkpoints, init_state, train_step
 from tests.compilation import device_environment
 from tests.training import factory
@@ -40,7 +39,7 @@ MODELS = {
 def test_matrices_are_divided_by_their_names(name):
     """Axes of size 1 stay in the specifications, so one device shows the rules."""
     config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4, **MODELS[name])
-    encoding = jaxpe.rope(head_dim=2 if name == "latent" else 4)
+    encoding = encodings.rope(head_dim=2 if name == "latent" else 4)
 
     def make(rngs):
         return nn.CausalLM(nn.Decoder(config, encoding=encoding, rngs=rngs), rngs=rngs)

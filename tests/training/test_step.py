@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from jaxpe.training import (
-    MeanMetric,
     adamw,
     evaluate,
     in_order,
@@ -16,6 +15,7 @@ from jaxpe.training import (
     step_function,
     train_step,
 )
+from jaxpe.training.losses import MeanMetric
 from tests.compilation import counted
 from tests.training import factory
 from tests.training.factory import OPTIMIZER, assert_close, assert_equal, masked_loss, quiet_loss

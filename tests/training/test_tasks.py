@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
-from jaxpe.training import cross_entropy, mask_tokens
-from jaxpe.training.masking import loss_positions
+from jaxpe import encodings, nn
+from jaxpe.training.losses import cross_entropy
+from jaxpe.training.masking import loss_positions, mask_tokens
 from jaxpe.training.tasks import (
     causal_lm,
     classification,
@@ -112,7 +111,7 @@ def test_models_are_told_what_a_batch_has_of_its_tokens_and_a_key_in_training():
 
 def test_packed_rows_are_trained_on_as_rows_of_their_own():
     sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
-    decoder = nn.Decoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    decoder = nn.Decoder(sizes, encoding=encodings.alibi(num_heads=2), rngs=nnx.Rngs(0))
     apply, params = nn.functionalize(nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
     rows = np.random.default_rng(0).integers(0, VOCAB, (2, 4)).astype(np.int32)
     alone = {"ids": rows, "mask": np.ones((2, 4), bool)}
@@ -172,7 +171,7 @@ def test_where_too_many_are_selected_the_guessed_are_drawn_among_them():
 
 def test_logits_at_places_are_those_of_the_whole_model():
     sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
-    encoder = nn.Encoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    encoder = nn.Encoder(sizes, encoding=encodings.alibi(num_heads=2), rngs=nnx.Rngs(0))
     model = nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
     apply, params = nn.functionalize(model)
     chosen, same = nn.functionalize(model, logits_at)

@@ -25,58 +25,59 @@ class NamePage(SphinxDirective):
         """Make the page."""
         path = self.arguments[0]
         name = next(found for found in names.public_names() if found.path == path)
-        self._note(path, name.kind, path)
-        for other in name.also:
-            self._note(other, name.kind, path, aliased=True)
-        package = nodes.paragraph("", "", *nodes_of_package(name), classes=["api-home"])
-        return [package, *self._described(name)]
-
-    def _note(self, path: str, kind: str, anchor: str, *, aliased: bool = False) -> None:
-        self.env.domains.python_domain.note_object(path, kind, anchor, aliased=aliased)
-
-    def _described(self, name: PublicName) -> list[nodes.Node]:
-        first = nodes.target("", "", ids=[name.path])
+        self.note(path, name.kind)
+        home = nodes_of.link(name.package, nodes.literal(name.package, name.package))
+        package = nodes.paragraph("", "In ", home, classes=["api-home"])
+        target = nodes.target("", "", ids=[path])
         if name.kind == "data":
-            return [first, *constant(name)]
+            return [package, target, *constant(name)]
+        shown = nodes_of.python(signature(path, name.value))
+        return [package, target, shown, *self.described(name), *self.types(name)]
+
+    def note(self, path: str, kind: str) -> None:
+        """Make a path a target of links to this page."""
+        self.env.domains.python_domain.note_object(path, kind, path)
+
+    def described(self, name: PublicName) -> list[nodes.Node]:
+        """Docstring, pictures of an encoding, fields and methods."""
         parsed = docstrings.parse(inspect.getdoc(name.value) or "")
-        found = [first, nodes_of.python(signature(name.path, name.value))]
-        found += sections(parsed, name.value, name.package)
+        found = sections(parsed, name.value, name.package)
         found += catalogue.about(name.value, Path(self.env.app.srcdir) / FOLDER)
-        if name.kind == "class":
-            found += self._members(name)
-        return found
+        return found + (self.members(name.value, name.path) if name.kind == "class" else [])
 
-    def _members(self, name: PublicName) -> list[nodes.Node]:
+    def types(self, name: PublicName) -> list[nodes.Node]:
+        """Types of its results that no package offers."""
         found: list[nodes.Node] = []
-        rows = described_fields(name.value)
-        for field, _, _ in rows:
-            self._note(f"{name.path}.{field}", "attribute", f"{name.path}.{field}")
-        if rows:
-            found += [
-                nodes_of.rubric("Fields"),
-                nodes_of.definitions(rows, name.package, name.path),
-            ]
-        for method, value in names.methods(name.value).items():
-            path = f"{name.path}.{method}"
-            self._note(path, "property" if isinstance(value, property) else "method", path)
-            function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-            shown = path if isinstance(value, property) else signature(path, function)
-            parsed = docstrings.parse(inspect.getdoc(value) or "")
-            found += [nodes.target("", "", ids=[path]), nodes_of.python(shown)]
-            found += sections(parsed, function, name.package)
+        for value, page in names.types_of_results().items():
+            if page == name.path:
+                path = names.type_path(value)
+                self.note(path, "class")
+                parsed = docstrings.parse(inspect.getdoc(value) or "")
+                title = nodes.rubric("", "", nodes.literal(value.__name__, value.__name__))
+                found += [nodes.target("", "", ids=[path]), title]
+                found += sections(parsed, value, name.package)
+                found += self.members(value, path)
         return found
 
-
-def nodes_of_package(name: PublicName) -> list[nodes.Node]:
-    """Where a name is to be found."""
-    home = nodes_of.link(name.package, nodes.literal(name.package, name.package))
-    found: list[nodes.Node] = [nodes.Text("In "), home]
-    if name.also:
-        found.append(nodes.Text("; also as "))
-        for k, path in enumerate(name.also):
-            found += [nodes.Text(", ")] if k else []
-            found.append(nodes.literal(path, path))
-    return found
+    def members(self, value: type, place: str) -> list[nodes.Node]:
+        """Fields and methods of a class."""
+        found: list[nodes.Node] = []
+        package = place.rpartition(".")[0]
+        rows = described_fields(value)
+        for field, _, _ in rows:
+            self.note(f"{place}.{field}", "attribute")
+        if rows:
+            found += [nodes_of.rubric("Fields"), nodes_of.definitions(rows, package, place)]
+        for method, made in names.methods(value).items():
+            path = f"{place}.{method}"
+            self.note(path, "property" if isinstance(made, property) else "method")
+            function = getattr(made, "fget", None) or getattr(made, "__func__", made)
+            short = f"{value.__name__}.{method}"
+            shown = short if isinstance(made, property) else signature(short, function)
+            parsed = docstrings.parse(inspect.getdoc(made) or "")
+            found += [nodes.target("", "", ids=[path]), nodes_of.python(shown)]
+            found += sections(parsed, function, package)
+        return found
 
 
 def constant(name: PublicName) -> list[nodes.Node]:
@@ -139,11 +140,7 @@ class PackagePage(SphinxDirective):
         parsed = docstrings.parse(inspect.getdoc(module) or "")
         found: list[nodes.Node] = [nodes.target("", "", ids=[package])]
         found += nodes_of.body(parsed, package)
-        own = [
-            name
-            for name in names.public_names()
-            if name.package == package or f"{package}.{name.name}" in name.also
-        ]
+        own = [name for name in names.public_names() if name.package == package]
         order = sorted(own, key=lambda name: (name.kind == "data", name.module, name.name))
         for home, group in itertools.groupby(order, key=lambda name: name.module):
             about = inspect.getdoc(importlib.import_module(home)) or home

@@ -10,9 +10,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-import jaxpe
-from jaxpe.encodings import CatalogueEntry, Encoding
+from jaxpe import encodings
+from jaxpe.encodings import Encoding
 from jaxpe.encodings.entries import registered_function
+from jaxpe.encodings.registry import CatalogueEntry
 from reference import docstrings, names, nodes_of
 from reference.pictures import draw
 from reference.trials import SIZES, trial
@@ -44,7 +45,7 @@ def hooks(encoding: Encoding) -> list[str]:
 def entries() -> Mapping[Callable, list[CatalogueEntry]]:
     """Entries of the catalogue by the function that makes them, variants last."""
     found: dict[Callable, list[CatalogueEntry]] = {}
-    for entry in sorted(jaxpe.catalogue(), key=lambda entry: bool(entry.variant_of)):
+    for entry in sorted(encodings.catalogue(), key=lambda entry: bool(entry.variant_of)):
         found.setdefault(registered_function(entry.name), []).append(entry)
     return found
 
@@ -88,7 +89,7 @@ class Catalogue(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Make the page."""
-        every = jaxpe.catalogue()
+        every = encodings.catalogue()
         return [
             nodes.section(
                 "",

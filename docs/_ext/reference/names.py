@@ -6,9 +6,9 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jaxpe
 
@@ -21,16 +21,14 @@ class PublicName:
     """A function, class or constant that a package offers.
 
     Attributes:
-        path: shortest public path, such as `jaxpe.geometry.stress`.
+        path: its public path, such as `jaxpe.geometry.stress`.
         value: the object.
         module: file that defines it; the package of a constant.
-        also: other public paths of the same object.
     """
 
     path: str
     value: Any
     module: str
-    also: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -63,59 +61,105 @@ def packages() -> tuple[str, ...]:
     )
 
 
-def offered() -> Iterator[tuple[str, Any]]:
-    """Every public path and what it leads to, packages aside."""
-    for package in packages():
-        module = importlib.import_module(package)
-        for name in module.__all__:
-            value = getattr(module, name)
-            if not inspect.ismodule(value) and not name.startswith("__"):
-                yield f"{package}.{name}", value
-
-
 @functools.cache
 def public_names() -> tuple[PublicName, ...]:
-    """Each object once; constants, which have no module of their own, by path."""
-    places: dict[Any, list[tuple[str, Any]]] = {}
-    for path, value in offered():
-        named = inspect.isclass(value) or inspect.isroutine(value)
-        places.setdefault(id(value) if named else path, []).append((path, value))
+    """Every name of every package, modules aside, by path."""
     found = []
-    for group in places.values():
-        # In its package, which says what it is about, before the flat one.
-        first, *rest = sorted(
-            (path for path, _ in group), key=lambda p: (p.count(".") < 2, p.count("."), p)
-        )
-        value = group[0][1]
-        named = inspect.isclass(value) or inspect.isroutine(value)
-        module = value.__module__ if named else first.rpartition(".")[0]
-        found.append(PublicName(first, value, module, tuple(rest)))
+    for package in packages():
+        offered = importlib.import_module(package)
+        for name in offered.__all__:
+            value = getattr(offered, name)
+            if not inspect.ismodule(value) and not name.startswith("__"):
+                named = inspect.isclass(value) or inspect.isroutine(value)
+                home = value.__module__ if named else package
+                found.append(PublicName(f"{package}.{name}", value, home))
     return tuple(sorted(found, key=lambda name: name.path))
 
 
 @functools.cache
-def paths() -> dict[str, str]:
-    """Every public path, and the path of the page that has it."""
+def paths() -> Mapping[str, str]:
+    """Paths that documents may name, and the page of each: of names, and of types of results."""
     found = {name.path: name.path for name in public_names()}
-    return found | {path: name.path for name in public_names() for path in name.also}
+    return found | {type_path(t): page for t, page in types_of_results().items()}
 
 
 @functools.cache
-def short_names() -> dict[str, tuple[str, ...]]:
-    """Names without their packages, and the pages they may mean."""
+def _by_last_part() -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
-    for name in public_names():
-        found.setdefault(name.name, []).append(name.path)
-    return {name: tuple(places) for name, places in found.items()}
+    for path in paths():
+        found.setdefault(path.rpartition(".")[2], []).append(path)
+    return found
 
 
 def find(text: str, package: str) -> str | None:
-    """The page of a name as a docstring of this package writes it, if it is one's."""
+    """The path of a name as a docstring of this package writes it, if it is one's."""
     for path in (text, f"{package}.{text}", f"jaxpe.{text}"):
         if path in paths():
-            return paths()[path]
-    places = short_names().get(text, ())
+            return path
+    places = _by_last_part().get(text, ())
     return places[0] if len(places) == 1 else None
+
+
+def type_path(value: type) -> str:
+    """Under which documents name a type of results."""
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+@functools.cache
+def types_of_results() -> Mapping[type, str]:
+    """Types that a package does not offer, and the page that describes each.
+
+    That is the page of a public name that returns it or has a part of that type, of the same file
+    first.
+    """
+    public = {id(name.value) for name in public_names()}
+    best: dict[type, tuple[int, bool, str]] = {}
+    for name in public_names():
+        for found, depth in _reached(name.value, public).items():
+            rank = depth, found.__module__ != name.module, name.path
+            best[found] = min(rank, best.get(found, rank))
+    return {found: path for found, (_, _, path) in sorted(best.items(), key=lambda i: i[1])}
+
+
+def _reached(value: Any, public: Collection[int]) -> Mapping[type, int]:
+    """Types without a page that the annotations of a name lead to, and in how many steps."""
+    found: dict[type, int] = {}
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        seen = [one for part in level for one in _mentioned(part) if _is_own(one, public)]
+        level = [one for one in seen if one not in found]
+        found |= dict.fromkeys(level, depth)
+    return found
+
+
+def _is_own(value: Any, public: Collection[int]) -> bool:
+    """Whether it is a class of jaxpe with fields or methods to describe."""
+    return (
+        inspect.isclass(value)
+        and value.__module__.startswith("jaxpe.")
+        and id(value) not in public
+        and bool(fields(value) or methods(value))
+    )
+
+
+def _mentioned(value: Any) -> Iterator[Any]:
+    """Types in what a name and its methods return, and in its fields."""
+    functions = methods(value).values() if inspect.isclass(value) else [value]
+    for place in inspect.getmro(value) if inspect.isclass(value) else ():
+        for kind in inspect.get_annotations(place).values():
+            yield from parts(kind)
+    for function in functions:
+        function = getattr(function, "fget", None) or getattr(function, "__func__", function)
+        yield from parts(getattr(inspect.unwrap(function), "__annotations__", {}).get("return"))
+
+
+def parts(annotation: Any) -> Iterator[Any]:
+    """The annotation and all types inside it."""
+    yield annotation
+    inside = annotation if isinstance(annotation, list) else get_args(annotation)
+    for part in inside:
+        yield from parts(part)
 
 
 def fields(value: type) -> tuple[str, ...]:
@@ -126,11 +170,11 @@ def fields(value: type) -> tuple[str, ...]:
 
 
 def methods(value: type) -> dict[str, Any]:
-    """Public methods and properties that the class itself defines."""
+    """Public methods and properties that the class itself defines, and what a call of it does."""
     return {
         name: found
         for name, found in vars(value).items()
-        if not name.startswith("_")
+        if (not name.startswith("_") or (name == "__call__" and inspect.getdoc(found)))
         and name not in fields(value)
         and (inspect.isroutine(found) or isinstance(found, property | classmethod | staticmethod))
     }

@@ -14,7 +14,8 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
-from jaxpe.plans import LayerPlan, RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.plans.result import LayerPlan
 from jaxpe.report import drawing
 from jaxpe.report.findings import Figure
 from jaxpe.report.pages.rope import NOTES, figures_of, kind_text, short_names, tables_of

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe.encodings import CatalogueEntry, EncodingSizes
+from jaxpe.encodings import EncodingSizes
 from jaxpe.encodings.attention_mask import encoded_mask
 from jaxpe.encodings.attention_terms import attention_logits, attention_weights
 from jaxpe.encodings.base import encoding_at
+from jaxpe.encodings.registry import CatalogueEntry
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=32, length=32)
 SHOWN = 4 * SIZES.length  # positions, so that three quarters are beyond the training length

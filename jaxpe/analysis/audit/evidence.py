@@ -8,8 +8,8 @@ import numpy as np
 from jax import Array
 
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss
-from jaxpe.theory import boolean, less_equal
-from jaxpe.theory.cirrincione2026 import AuditInputs
+from jaxpe.theory.audit import boolean, less_equal
+from jaxpe.theory.cirrincione2026.evaluations import AuditInputs
 from jaxpe.theory.gradients import PositionGradients, mean_embeddings, position_gradients
 
 _SWAPS, _ROWS = 24, 4

@@ -7,11 +7,13 @@ import jax
 import numpy as np
 from jax import Array
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.subject import Subject
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
-from jaxpe.nn import PositionFunctions, position_functions, trunk
+from jaxpe.nn import position_functions
+from jaxpe.nn.heads import trunk
+from jaxpe.nn.positions import PositionFunctions
 from jaxpe.theory.audit import within
 from jaxpe.training.documents import (
     Vocabulary,
@@ -145,6 +147,9 @@ def geometry_of(subject: Subject) -> Geometry:
 
     Raises `InputError` if text reaches fewer than three positions in each half of the documents.
 
+    Args:
+        subject: result of `read_subject`; its documents alone are read.
+
     >>> geometry_of(subject).D.values.shape  # doctest: +SKIP
     (16, 16)
     """
@@ -164,6 +169,6 @@ def geometry_of(subject: Subject) -> Geometry:
 @jax.jit
 def _distances(counts: PositionCounts) -> tuple[PositionalDistributions, Distances]:
     merged = counts.merged()
-    mu = jaxpe.positional_distributions(merged, empty="zero")
+    mu = geometry.positional_distributions(merged, empty="zero")
     mu = mu._replace(present=merged.per_position > 0)
-    return mu, jaxpe.hellinger_distances(mu)
+    return mu, geometry.hellinger_distances(mu)

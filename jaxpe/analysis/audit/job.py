@@ -13,6 +13,7 @@ from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 from jaxpe.data.corpora.corpus import as_sources
+from jaxpe.theory.cirrincione2026.evaluations import EVALUATIONS
 
 _MOST_POSITIONS = 4096  # matrices of positions are dense
 _MOST_STEPS = 1_000_000  # each is kept in the result
@@ -75,7 +76,7 @@ def audit(
     )
     progress.say("3 of 3: statements")
     audits = {
-        statement.name: theory.EVALUATIONS[statement.name](inputs)
+        statement.name: EVALUATIONS[statement.name](inputs)
         for statement in progress.track(theory.STATEMENTS, "statements")
     }
     clock.lap("kernel, training and statements")

@@ -9,13 +9,13 @@ import optax
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-import jaxpe
-from jaxpe import ntk
+from jaxpe import geometry, ntk
 from jaxpe.analysis.audit.functions import PositionLoss
 from jaxpe.analysis.audit.result import KernelPairs
 from jaxpe.geometry import Distances
-from jaxpe.theory import Audit, explained_by_chance, monotone_fit
-from jaxpe.theory.audit import within
+from jaxpe.ntk.flow import TrainingGap
+from jaxpe.theory import explained_by_chance, monotone_fit
+from jaxpe.theory.audit import Audit, within
 from jaxpe.theory.monotone_fit import pairs
 
 _SAMPLES = 16
@@ -24,9 +24,14 @@ _SAMPLES = 16
 def kernel_and_forcing(
     model: PositionLoss, *, seed: int, P: Array | None = None
 ) -> tuple[Array, Array]:
-    """α `[n, n]` and b `[n, dim]` at P; at 0, as in the paper, when None.
+    """α `[n, n]` and b `[n, dim]` at P.
 
     α is exact for a few classes, and from sampled targets for a vocabulary.
+
+    Args:
+        model: result of `position_loss`.
+        seed: random seed of the sampled targets.
+        P: position vectors `[n, dim]`; 0, as in the paper, when None.
 
     >>> kernel_and_forcing(position_loss(subject, examples=32), seed=0)[0].shape  # doctest: +SKIP
     (16, 16)
@@ -68,7 +73,7 @@ def kernel_pairs(
     chance = explained_by_chance(distances, kernel, key=jax.random.key(seed))
     fit = jax.device_get(monotone_fit(pairs(distances), pairs(kernel)))
     flow = ntk.gradient_flow(kernel, forcing, jnp.zeros_like(forcing))
-    reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
+    reached = geometry.euclidean_distances(flow.fixed_point().positions).values
     above = np.triu_indices(len(distances), 1)
     return KernelPairs(
         distances=distances[above],
@@ -83,7 +88,7 @@ def kernel_pairs(
     )
 
 
-def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> ntk.TrainingGap:
+def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> TrainingGap:
     """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
 
     It starts from the model's own vectors; the step is 1/λ_max of the full kernel at the start.

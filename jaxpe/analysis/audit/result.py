@@ -5,8 +5,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
-from jaxpe.theory import STATEMENTS, Audit, Comparison, Statement, verdict
-from jaxpe.theory.statements import Status
+from jaxpe.theory import STATEMENTS, verdict
+from jaxpe.theory.audit import Audit, Comparison
+from jaxpe.theory.statements import Statement, Status
 
 # A statement is refuted where its hypotheses hold and a conclusion fails, is not decided where a
 # hypothesis is unchecked instead, and claims nothing of a model where a hypothesis fails.

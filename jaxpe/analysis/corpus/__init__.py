@@ -10,27 +10,10 @@ from jaxpe._core.lazy import lazy_names
 if TYPE_CHECKING:
     from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens
     from jaxpe.analysis.corpus.options import CorpusOptions
-    from jaxpe.analysis.corpus.result import (
-        CorpusFacts,
-        CorpusResult,
-        EncodingScore,
-        HeldOutScores,
-        Interval,
-        LetterInformation,
-        Observed,
-        Position,
-        Reach,
-        StandingOut,
-        TokenCount,
-        TokenShift,
-        TopTokens,
-        Where,
-    )
+    from jaxpe.analysis.corpus.result import CorpusResult
 
 __all__ = [
-    "CorpusFacts", "CorpusOptions", "CorpusResult", "EncodingScore", "HeldOutScores", "Interval",
-    "LetterInformation", "Observed", "Position", "Reach", "StandingOut", "TokenCount", "TokenShift",
-    "TopTokens", "Where", "analyse", "analyse_counts", "analyse_tokens",
+    "CorpusOptions", "CorpusResult", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("options", "result", "job"))

@@ -15,17 +15,22 @@ from jaxpe._core.progress import Progress
 from jaxpe.analysis.corpus.options import MAX_LENGTH, CorpusOptions
 from jaxpe.analysis.corpus.result import CorpusFacts, StandingOut
 from jaxpe.analysis.corpus.sites import ambiguous_letters, positions_standing_out
-from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
+from jaxpe.data import TokenCorpus, load_tokens
+from jaxpe.data.corpora.groups import NeighbourSimilarity, neighbour_similarity
 from jaxpe.data.formats.files import quoted
 from jaxpe.data.tokens.tokenizers import DEFAULT_LENGTH
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER, UNKNOWNS
-from jaxpe.geometry import PositionCounts, TokenLists, cohort_of, regroup_folds, token_lists
+from jaxpe.geometry import PositionCounts
+from jaxpe.geometry.counts.cohorts import cohort_of
+from jaxpe.geometry.counts.position_counts import regroup_folds
+from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.mutual_information import chance_copies
 from jaxpe.geometry.noise.half_products import DEFAULT_FOLDS, FoldedCounts
 from jaxpe.geometry.noise.position import null_keys
 
 if TYPE_CHECKING:
-    from jaxpe.analysis.counts import CountSettings, StoredCounts
+    from jaxpe.analysis.counts.settings import CountSettings
+    from jaxpe.analysis.counts.stored import StoredCounts
 
 # Options that say how the documents are read.
 _READING = (

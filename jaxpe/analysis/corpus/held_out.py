@@ -12,14 +12,13 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import POWERS, TAUS, HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
 from jaxpe.encodings import power_positions
-from jaxpe.geometry import (
+from jaxpe.geometry import cross_validated_mds, held_out_stress
+from jaxpe.geometry.noise.cross_validation import (
     HeldOut,
-    SplitHalfGeometry,
     cross_validated_choice,
-    cross_validated_mds,
     half_sample_interval,
-    held_out_stress,
 )
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 SPLITS, HALVINGS = 8, 2
 WIDEST = 32  # largest width of encodings fitted to halves
@@ -128,7 +127,7 @@ def _equal_stress(halves: SplitHalfGeometry) -> jax.Array:
     def against(geometry: SplitHalfGeometry) -> jax.Array:
         distances = geometry.distances
         equal = distances._replace(values=1.0 - jnp.eye(len(distances.values)))
-        return jaxpe.scaled_stress(equal, distances).stress
+        return jaxpe.geometry.scaled_stress(equal, distances).stress
 
     return jax.lax.map(lambda split: jax.lax.map(against, split), halves)
 

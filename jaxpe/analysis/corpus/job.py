@@ -43,16 +43,12 @@ from jaxpe.analysis.corpus.sites import letter_information
 from jaxpe.analysis.corpus.vectors import encoding_vectors
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import TokenCorpus
-from jaxpe.encodings import CatalogueEntry
-from jaxpe.geometry import (
-    PositionCounts,
-    disjoint_position_geometries,
-    position_geometry_from_counts,
-)
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.encodings.registry import CatalogueEntry
+from jaxpe.geometry import PositionCounts, position_geometry_from_counts
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_geometries
 
 if TYPE_CHECKING:
-    from jaxpe.analysis.counts import StoredCounts
+    from jaxpe.analysis.counts.stored import StoredCounts
 
 _DEFAULTS = CorpusOptions()
 _STAGES = 7  # of `_measure`, and the counting before it
@@ -122,9 +118,10 @@ def analyse_tokens(
 
     A table of position vectors, such as a model's, is an encoding, too:
 
+    >>> from jaxpe import encodings
     >>> from jaxpe.data import load_tokens
     >>> corpus, table = load_tokens("synthetic"), jnp.arange(64.0)[:, None]
-    >>> mine = jaxpe.encodings.from_vectors(lambda params, positions: table[positions])
+    >>> mine = encodings.from_vectors(lambda params, positions: table[positions])
     >>> about = {"name": "mine", "family": "model", "source": "a table", "vectors": "a line"}
     >>> entry = CatalogueEntry(make=lambda sizes: mine, **about)
     >>> found = analyse_tokens(corpus, CorpusOptions(dim=8, splits=4), encodings=(entry,))
@@ -247,7 +244,7 @@ def _observed(counted: Counted, options: CorpusOptions, present: jax.Array) -> O
     """
     empty = options.empty or DEFAULT_EMPTY
     if empty == "error":  # raises where a position is empty, which jit cannot see
-        jaxpe.positional_distributions(counted.merged, empty="error")
+        jaxpe.geometry.positional_distributions(counted.merged, empty="error")
         empty = DEFAULT_EMPTY
     shown = _of_all_words(counted) if empty == "uniform" else counted.merged
     return observed_geometry(counted.merged, shown, present, empty=empty)

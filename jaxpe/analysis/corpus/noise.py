@@ -12,23 +12,20 @@ import jaxpe
 from jaxpe.analysis.corpus.result import Interval, Observed, Position
 from jaxpe.analysis.corpus.where import half_distance, over_half_of_mean
 from jaxpe.geometry import (
-    ClassicalMDS,
     Distances,
-    EmptyPolicy,
-    Estimate,
     PositionCounts,
-    PositionGeometry,
-    PositionHalves,
-    PositionIntervals,
-    SignificantRank,
-    VarianceShares,
     classical_mds_from_gram,
-    distances_from_gram,
     position_intervals,
     position_rank,
     variance_shares,
 )
-from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
+from jaxpe.geometry.counts.distributions import EmptyPolicy
+from jaxpe.geometry.distances.matrices import centre_rows, distances_from_gram, hellinger_roots
+from jaxpe.geometry.mds.classical import ClassicalMDS
+from jaxpe.geometry.noise.cross_validation import PositionHalves
+from jaxpe.geometry.noise.position import PositionGeometry
+from jaxpe.geometry.noise.position_intervals import Estimate, PositionIntervals, VarianceShares
+from jaxpe.geometry.noise.significant_rank import SignificantRank
 
 
 def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, Interval]:
@@ -44,7 +41,7 @@ def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, I
 @jax.jit
 def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     """Trace of the plug-in Gram matrix of the positions that are present alone."""
-    roots = hellinger_roots(jaxpe.positional_distributions(counts))[0]
+    roots = hellinger_roots(jaxpe.geometry.positional_distributions(counts))[0]
     return jnp.sum(centre_rows(roots, present) ** 2)
 
 
@@ -75,13 +72,13 @@ def observed_geometry(
         present: positions that the geometry of position judges, `[n]`.
         empty: distribution of an empty position.
     """
-    mu = jaxpe.positional_distributions(shown, empty=empty)
-    gram = jaxpe.hellinger_gram(mu)
+    mu = jaxpe.geometry.positional_distributions(shown, empty=empty)
+    gram = jaxpe.geometry.hellinger_gram(mu)
     return ObservedGeometry(
         distances=distances_from_gram(gram, present=mu.present),
         mds=classical_mds_from_gram(gram, dim=len(gram), present=mu.present),
         trace=plug_in_trace(counts, present),
-        errors=jaxpe.noise_floor(counts).split_half_error,
+        errors=jaxpe.geometry.noise_floor(counts).split_half_error,
     )
 
 

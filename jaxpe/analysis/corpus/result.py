@@ -99,7 +99,7 @@ class Observed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Geometry of position alone: `jaxpe.position_geometry`.
+    """Geometry of position alone: `jaxpe.geometry.position_geometry`.
 
     Attributes:
         trace: trace of the Gram matrix; may be negative without an effect of position, and is NaN

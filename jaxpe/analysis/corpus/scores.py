@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import EncodingScore
 from jaxpe.analysis.corpus.vectors import EncodingVectors, columns
+from jaxpe.geometry.mds.classical import ClassicalMDS
 
 
 def score_encodings(
-    D: jaxpe.Distances,
-    position: jaxpe.Distances,
-    mds: jaxpe.ClassicalMDS,
+    D: geometry.Distances,
+    position: geometry.Distances,
+    mds: ClassicalMDS,
     encodings: Sequence[EncodingVectors],
     *,
     dim: int,
@@ -51,19 +52,25 @@ def score_encodings(
 
 @jax.jit
 def _scores(
-    vectors: ArrayLike, first: ArrayLike, D: jaxpe.Distances, position: jaxpe.Distances
+    vectors: ArrayLike,
+    first: ArrayLike,
+    D: geometry.Distances,
+    position: geometry.Distances,
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Scores of all vectors `[rows, n, columns]`, and the distances of the first rows."""
     any_position = position.present.any()
-    distances = partial(jaxpe.euclidean_distances, present=D.present)
+    distances = partial(geometry.euclidean_distances, present=D.present)
 
     def score(P: jax.Array) -> dict[str, jax.Array]:
         delta = distances(P)
-        fit, r = jaxpe.scaled_stress(delta, position), jaxpe.mantel_correlation(delta, position)
+        fit, r = (
+            geometry.scaled_stress(delta, position),
+            geometry.mantel_correlation(delta, position),
+        )
         return {
-            "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
+            "scaled_stress": geometry.scaled_stress(delta, D).stress,
             "position_scaled_stress": jnp.where(any_position, fit.stress, jnp.nan),
-            "violation_rate": jaxpe.monotonicity_violation_rate(delta),
+            "violation_rate": geometry.monotonicity_violation_rate(delta),
             "mantel_r": jnp.where(any_position, r, jnp.nan),
         }
 

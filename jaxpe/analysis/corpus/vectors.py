@@ -11,6 +11,9 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
+from jaxpe.encodings.entries import resolve
+from jaxpe.encodings.families.absolute import from_vectors
+from jaxpe.encodings.registry import CatalogueEntry
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
@@ -20,7 +23,7 @@ ONE_NUMBER = {
     "log_position": lambda positions: jaxpe.encodings.power_positions(positions)[..., None],
 }
 
-Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
+Entries: TypeAlias = tuple[CatalogueEntry, ...]
 
 
 class EncodingVectors(NamedTuple):
@@ -32,22 +35,22 @@ class EncodingVectors(NamedTuple):
         parameters: number of trainable parameters.
     """
 
-    entry: jaxpe.encodings.CatalogueEntry
+    entry: CatalogueEntry
     vectors: np.ndarray
     parameters: int
 
 
 def scored_entries(
-    names: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
-) -> list[jaxpe.encodings.CatalogueEntry]:
+    names: Sequence[str | CatalogueEntry] = (),
+) -> list[CatalogueEntry]:
     """Encodings of the catalogue with position vectors independent of the corpus, and further ones.
 
     Variants of another row are left out, unless they are named.
 
     Raises `InputError` for an unknown name, or an encoding without such vectors.
     """
-    standard = [e for e in jaxpe.catalogue() if _is_described(e) and not e.variant_of]
-    further = map(jaxpe.encodings.resolve, dict.fromkeys(names))
+    standard = [e for e in jaxpe.encodings.catalogue() if _is_described(e) and not e.variant_of]
+    further = map(resolve, dict.fromkeys(names))
     own = [entry for entry in further if entry not in standard]
     for entry in own:
         # A module of one's own may describe vectors, as by "–", that its encoding lacks.
@@ -59,7 +62,7 @@ def scored_entries(
     return [*standard, *own]
 
 
-def _is_described(entry: jaxpe.encodings.CatalogueEntry) -> bool:
+def _is_described(entry: CatalogueEntry) -> bool:
     return bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
 
 
@@ -70,7 +73,7 @@ def columns(P: ArrayLike, width: int) -> np.ndarray:
 
 
 def encoding_vectors(
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
+    encodings: Sequence[str | CatalogueEntry] = (),
     *,
     n: int,
     dim: int,
@@ -96,7 +99,7 @@ def encoding_vectors(
 
 @partial(jax.jit, static_argnames=("entries", "sizes"))
 def _drawn(
-    key: jax.Array, *, entries: Entries, sizes: jaxpe.EncodingSizes
+    key: jax.Array, *, entries: Entries, sizes: jaxpe.encodings.EncodingSizes
 ) -> list[tuple[jax.Array, list[jax.Array]]]:
     """Vectors `[draws, n, d]` of each encoding, and gradients of Σ vectors² by its parameters.
 
@@ -104,9 +107,7 @@ def _drawn(
     """
     positions, keys = jnp.arange(sizes.length), jax.random.split(key, len(entries))
 
-    def draws(
-        entry: jaxpe.encodings.CatalogueEntry, key: jax.Array
-    ) -> tuple[jax.Array, list[jax.Array]]:
+    def draws(entry: CatalogueEntry, key: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         encoding = entry.first_layer(sizes)
         if entry.name in ONE_NUMBER:
             return ONE_NUMBER[entry.name](positions)[None], []
@@ -120,15 +121,15 @@ def _drawn(
     return [draws(*each) for each in zip(entries, keys, strict=True)]
 
 
-def _sizes_of(dim: int, n: int) -> jaxpe.EncodingSizes:
-    return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
+def _sizes_of(dim: int, n: int) -> jaxpe.encodings.EncodingSizes:
+    return jaxpe.encodings.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
 
 
-def entry_of_table(table: np.ndarray, name: str) -> jaxpe.encodings.CatalogueEntry:
+def entry_of_table(table: np.ndarray, name: str) -> CatalogueEntry:
     """A model's table of position vectors `[n, d]` as an encoding of its own width."""
     rows = jnp.asarray(table, jnp.result_type(float))
-    encoding = jaxpe.encodings.from_vectors(lambda params, positions: rows[positions])
-    return jaxpe.encodings.CatalogueEntry(
+    encoding = from_vectors(lambda params, positions: rows[positions])
+    return CatalogueEntry(
         name=name,
         family="model",
         make=lambda sizes: encoding,

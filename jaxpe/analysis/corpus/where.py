@@ -10,10 +10,10 @@ from scipy.special import xlogy
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.corpus.result import Interval, Reach, Where
-from jaxpe.geometry import PositionGeometry, PositionHalves, TokenLists, half_sample_interval
-from jaxpe.geometry.counts.token_lists import listed_counts
-from jaxpe.geometry.noise.cross_validation import fold_orders
+from jaxpe.geometry.counts.token_lists import TokenLists, listed_counts
+from jaxpe.geometry.noise.cross_validation import PositionHalves, fold_orders, half_sample_interval
 from jaxpe.geometry.noise.half_products import FoldedCounts, fold_count
+from jaxpe.geometry.noise.position import PositionGeometry
 
 _SPLITS = 8  # splits of the folds into halves, for intervals
 _SHARES = (0.0, 0.5, 0.9)  # of the information; 0 stands for its size

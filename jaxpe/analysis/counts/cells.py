@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Int32, UInt32
 
 from jaxpe.analysis.counts.settings import CountSettings
-from jaxpe.data import Tokenizer
+from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry.counts.position_counts import content_labels, fold_of_documents
 from jaxpe.geometry.counts.rotations import rotate_within_documents
@@ -57,7 +57,8 @@ def count_documents(
         tokenizer: tokenizer from `open_tokenizer` or `tokenizer_of_ids`.
         settings: settings of the count.
 
-    >>> from jaxpe.analysis.counts import CountOptions, tokenizer_and_settings
+    >>> from jaxpe.analysis.counts import CountOptions
+    >>> from jaxpe.analysis.counts.job import tokenizer_and_settings
     >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
     >>> tokenizer, settings = tokenizer_and_settings(options)
     >>> cells = count_documents(["ab", "ab"], tokenizer=tokenizer, settings=settings)

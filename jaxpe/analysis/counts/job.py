@@ -38,13 +38,14 @@ from jaxpe.analysis.counts.stored import (
     write_counts,
     write_part,
 )
-from jaxpe.data import Shard, Tokenizer, dependent_groups, find_shards, open_tokenizer
+from jaxpe.data import dependent_groups, open_tokenizer
+from jaxpe.data.corpora.shards import Shard, find_shards
 from jaxpe.data.corpora.sources import chosen_fields, hold_ids
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import decoded
 from jaxpe.data.formats.table import usual_tokenizer
 from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.tokenizers import tokenizer_of_ids
+from jaxpe.data.tokens.tokenizers import Tokenizer, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     refuse_undivided,

@@ -27,7 +27,10 @@ _AT_ONCE = 2**22  # cells that are added at once
 
 
 def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
-    """Counts that `count`, `merge` or `write_counts` wrote.
+    """Counts that `count` or `merge` wrote.
+
+    Args:
+        directory: folder with `counts.npz`.
 
     Raises:
         InputError: a folder without counts, or counts that are damaged, of another version, or too

@@ -7,9 +7,9 @@ from typing import Literal
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import Reading, check_range, check_ranges, option
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, check_memory, check_settings
-from jaxpe.data import Tokenizer
+from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
-from jaxpe.geometry import position_bins
+from jaxpe.geometry.counts.binning import position_bins
 
 _MOST_WORKERS = 1024
 _EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
@@ -76,6 +76,9 @@ class CountOptions(Reading):
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer.
+
+        Args:
+            tokenizer: opened tokenizer, such as from `open_tokenizer`.
 
         Raises:
             InputError: an option out of range.

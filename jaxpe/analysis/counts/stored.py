@@ -131,7 +131,8 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
             inconsistent numbers.
 
     >>> import tempfile
-    >>> from jaxpe.analysis.counts import CountOptions, read_counts, tokenizer_and_settings
+    >>> from jaxpe.analysis.counts import CountOptions, read_counts
+    >>> from jaxpe.analysis.counts.job import tokenizer_and_settings
     >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
     >>> tokenizer, settings = tokenizer_and_settings(options)
     >>> shards = (CountedShard("a.txt", 40, "5f" * 16, 8),)

@@ -3,4 +3,6 @@
 from jaxpe.analysis.engines.beam import count_positions
 from jaxpe.analysis.engines.datatrove import CountPositions
 
-__all__ = ["CountPositions", "count_positions"]
+__all__ = [
+    "CountPositions", "count_positions",
+]  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe.analysis.counts import CountOptions, count_documents, sum_cells, tokenizer_and_settings
-from jaxpe.analysis.counts.cells import STRIDE, Cells, batch_size
-from jaxpe.analysis.counts.job import counted_part, engine_shard
+from jaxpe.analysis.counts import CountOptions
+from jaxpe.analysis.counts.cells import STRIDE, Cells, batch_size, count_documents, sum_cells
+from jaxpe.analysis.counts.job import counted_part, engine_shard, tokenizer_and_settings
 from jaxpe.analysis.counts.stored import counts_file, write_part
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 

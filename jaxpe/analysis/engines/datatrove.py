@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts import CountOptions, count_documents, sum_cells, tokenizer_and_settings
-from jaxpe.analysis.counts.cells import batch_size
-from jaxpe.analysis.counts.job import counted_part, engine_shard
+from jaxpe.analysis.counts import CountOptions
+from jaxpe.analysis.counts.cells import batch_size, count_documents, sum_cells
+from jaxpe.analysis.counts.job import counted_part, engine_shard, tokenizer_and_settings
 from jaxpe.analysis.counts.stored import counts_file, write_part
 
 
@@ -48,7 +48,13 @@ class CountPositions:
         return f"{self.type}: {self.name} into {self.out}"
 
     def __call__(self, data: Iterable[Any] | None, rank: int = 0, world_size: int = 1) -> Iterator:
-        """Count the documents of a task as they pass, and write the counts after the last."""
+        """Count the documents of a task as they pass, and write the counts after the last.
+
+        Args:
+            data: documents with `text` and `metadata`, as datatrove has them; None for no document.
+            rank: number of the task, from 0; it names the folder.
+            world_size: number of tasks.
+        """
         tokenizer, settings = tokenizer_and_settings(self.options)
         field, cells, documents = self.options.group_field, sum_cells([]), 0
         stream = iter(data or ())

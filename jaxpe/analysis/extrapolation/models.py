@@ -16,9 +16,10 @@ from jaxpe import nn, training
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.extrapolation.options import ExtrapolationOptions
-from jaxpe.data import SequenceTask
+from jaxpe.data.tasks.sequences import SequenceTask
 from jaxpe.encodings import Encoding, EncodingSizes, LayerPattern, identity
-from jaxpe.training import MeanMetric, TrainState, cross_entropy, mean_squared_error
+from jaxpe.training.losses import MeanMetric, cross_entropy, mean_squared_error
+from jaxpe.training.step import LossFunction, TrainState
 
 Params = Any
 Batch = dict[str, Array]
@@ -114,7 +115,7 @@ def functional_model(
     return apply, initial_params
 
 
-def loss_function(task: SequenceTask, apply: Callable[..., Array]) -> training.LossFunction:
+def loss_function(task: SequenceTask, apply: Callable[..., Array]) -> LossFunction:
     """Loss over the scored tokens or numbers, for `jaxpe.training`."""
     numbers = task.kind == "numbers"
     measure = mean_squared_error if numbers else cross_entropy

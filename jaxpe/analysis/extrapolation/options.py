@@ -52,7 +52,7 @@ class ExtrapolationOptions:
 
     def __post_init__(self) -> None:
         from jaxpe.analysis.extrapolation.encodings import entry_of  # late: a help needs no JAX
-        from jaxpe.data import SEQUENCE_TASKS
+        from jaxpe.data.tasks.sequences import SEQUENCE_TASKS
 
         check_ranges(self)
         for task in self.tasks:

@@ -21,18 +21,14 @@ from jaxpe.analysis.inspect.weights import describe_encoding
 from jaxpe.encodings import Encoding
 from jaxpe.encodings.base import expand_rank
 from jaxpe.encodings.rotation import rotate
-from jaxpe.nn import (
-    CausalLM,
-    MaskedLM,
-    functionalize,
-    parameter_count,
-    position_table,
-    split_heads,
-    trunk,
-)
+from jaxpe.nn import CausalLM, MaskedLM, functionalize, split_heads
 from jaxpe.nn.checkpoints.architecture import text_fields
+from jaxpe.nn.functionalize import parameter_count
+from jaxpe.nn.heads import trunk
+from jaxpe.nn.positions import position_table
 from jaxpe.nn.transformer import has_one_encoding
-from jaxpe.plans import RopeAnalysis, longest_context, read_config
+from jaxpe.plans import RopeAnalysis, read_config
+from jaxpe.plans.job import longest_context
 from jaxpe.plans.scaling import RopeFrequencies
 
 Program = Callable[..., Any]
@@ -90,8 +86,9 @@ class FlaxModel:
     Args:
         module: a transformer, or a language model on one.
 
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    >>> from jaxpe import encodings, nn
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, encoding=encodings.alibi(num_heads=2), rngs=nnx.Rngs(0))
     >>> model = FlaxModel(encoder)
     >>> model.kind, model.encodings, model.hidden()(np.zeros((1, 3), int), np.arange(3)).shape
     ('encoder', ('bias',), (1, 3, 8))
@@ -130,9 +127,10 @@ class FlaxModel:
     def table_length(self) -> int | None:
         """Rows of the table of position vectors; 0 if a fixed table has no end, None without one.
 
-        >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-        >>> table = jaxpe.learned(length=7, dim=8)
-        >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+        >>> from jaxpe import encodings, nn
+        >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+        >>> table = encodings.learned(length=7, dim=8)
+        >>> encoder = nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
         >>> FlaxModel(encoder).table_length
         0
         """
@@ -253,9 +251,10 @@ def rotation_tables(frequencies: RopeFrequencies, positions: np.ndarray) -> Rota
 def encoding_names(module: Any) -> list[str]:
     """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=4), rngs=nnx.Rngs(0))
     >>> encoding_names(decoder)
     ['rotary']
     """
@@ -289,10 +288,11 @@ def token_losses(
             the model's own.
         **options: further arguments of the decoder, such as `positions`.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
-    >>> token_losses(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), jnp.zeros((2, 7), int)).shape
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = nn.Decoder(config, encoding=encodings.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> token_losses(nn.CausalLM(decoder, rngs=nnx.Rngs(1)), jnp.zeros((2, 7), int)).shape
     (2, 6)
     """
     ids, below = jnp.asarray(ids), trunk(model)
@@ -316,9 +316,10 @@ def token_losses(
 def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
     """Reason why no scaling of rotary frequencies is tried; empty otherwise.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = nn.Decoder(config, encoding=encodings.identity(), rngs=nnx.Rngs(0))
     >>> unscaled_reason(decoder, 8, None)
     'the model has no rotary positions'
     """

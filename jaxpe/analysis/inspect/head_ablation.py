@@ -12,7 +12,9 @@ from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.attention_result import HeadStage, Score
 from jaxpe.analysis.inspect.documents import Sample
-from jaxpe.nn import functionalize, parameter_count, pooled, trunk
+from jaxpe.nn import functionalize
+from jaxpe.nn.functionalize import parameter_count
+from jaxpe.nn.heads import pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit
 from jaxpe.training.losses import next_in_document
 from jaxpe.training.tasks import logits_at

@@ -14,7 +14,9 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.attention_result import PartShares, SpectralStage
 from jaxpe.analysis.inspect.documents import Sample, row_batches
 from jaxpe.analysis.inspect.flax_model import FlaxModel, sample_batch
-from jaxpe.spectral import PartSums
+from jaxpe.nn.heads import trunk
+from jaxpe.nn.logit_decomposition import HiddenSums, position_means, sum_hidden
+from jaxpe.spectral.decomposition import PartSums
 
 _means = jax.jit(PartSums.means)
 _toeplitz_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means())))
@@ -56,22 +58,22 @@ def _summed(sample: Sample, progress: Progress) -> PartSums:
 
 def _position_means(sample: Sample, size: int) -> Array:
     """Mean hidden state of each position that enters each layer, over positions of text."""
-    apply, params = nn.functionalize(sample.module, method=nn.sum_hidden)
+    apply, params = nn.functionalize(sample.module, method=sum_hidden)
     run = jax.jit(apply)
     text = np.zeros(sample.rows.shape[1], bool)
     text[sample.text] = True
 
-    def summed(ids: np.ndarray) -> nn.HiddenSums:
+    def summed(ids: np.ndarray) -> HiddenSums:
         sums, counts = jax.device_get(run(params, ids))
-        return nn.HiddenSums(np.where(text[None, :, None], sums, 0), np.where(text, counts, 0))
+        return HiddenSums(np.where(text[None, :, None], sums, 0), np.where(text, counts, 0))
 
-    return nn.position_means(summed, [{"ids": ids} for ids in row_batches(sample.rows, size)])
+    return position_means(summed, [{"ids": ids} for ids in row_batches(sample.rows, size)])
 
 
 def _sum_batch(model: Any, ids: Array, means: Array, *, text: slice) -> PartSums:
     """Sums over one batch, layer by layer."""
     heads = nn.split_heads(model, ids, means=means)
-    causal, encoding = nn.trunk(model).causal, nn.head_encoding(model)
+    causal, encoding = trunk(model).causal, nn.head_encoding(model)
     at = {"q_positions": heads.positions, "k_positions": heads.positions}
 
     def layer_sums(layer: tuple[Any, ...]) -> PartSums:

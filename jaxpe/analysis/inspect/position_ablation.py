@@ -13,7 +13,7 @@ from jaxpe.analysis.inspect.averages import document_mean
 from jaxpe.analysis.inspect.documents import Sample, guessed_tokens, row_batches
 from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
 from jaxpe.analysis.inspect.result import AblationStage, PositionMove
-from jaxpe.nn import pooled
+from jaxpe.nn.heads import pooled
 
 _FAR = 1000  # shift of the positions of a model without a table
 _LEAST = 1e-12

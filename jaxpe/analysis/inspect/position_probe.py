@@ -9,7 +9,8 @@ from jaxpe.analysis.inspect.averages import jackknife
 from jaxpe.analysis.inspect.documents import Sample, row_batches
 from jaxpe.analysis.inspect.flax_model import Trace, inspected_model, sample_batch
 from jaxpe.analysis.inspect.result import ProbeStage
-from jaxpe.geometry import PositionDecodability, position_decodability
+from jaxpe.geometry import position_decodability
+from jaxpe.geometry.mds.decodability import PositionDecodability
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _RIDGES = (1e-4, 1e-2, 0.1, 1.0)

@@ -10,6 +10,7 @@ from jax import Array
 from jaxpe import nn
 from jaxpe.analysis.inspect.attention_result import RotaryBands
 from jaxpe.analysis.inspect.averages import document_means
+from jaxpe.nn.heads import trunk
 
 SHORT = 32  # tokens, the longest wavelength of the first band
 
@@ -82,7 +83,7 @@ def find_rotation(module: Any) -> Rotation | None:
 
 def _rotated_basis(model: Any) -> Array:
     """Unit vectors at position 1, after the query hook of the first layer's encoding."""
-    below, encoding = nn.trunk(model), nn.head_encoding(model)
+    below, encoding = trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim

@@ -22,7 +22,8 @@ from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
 from jaxpe.analysis.inspect.torch_model import load_torch
 from jaxpe.analysis.subject import Subject, SubjectOptions, check_sizes, is_run, read_subject
-from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
+from jaxpe.data import TokenCorpus, load_corpus, open_tokenizer, tokenize
+from jaxpe.data.corpora.labelled import LabelledTokens
 from jaxpe.data.tokens.pretrained import model_tokenizer_file, open_pretrained
 from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.nn import (

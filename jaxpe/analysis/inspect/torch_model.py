@@ -34,15 +34,9 @@ from jaxpe.analysis.inspect.torch_trace import (
 )
 from jaxpe.analysis.inspect.weights import describe_table
 from jaxpe.nn.checkpoints.gguf_weights import gguf_file
-from jaxpe.plans import (
-    LayerPlan,
-    RopeAnalysis,
-    RopeConfig,
-    RopeOptions,
-    explain_rope,
-    longest_context,
-    read_config,
-)
+from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope, read_config
+from jaxpe.plans.job import RopeConfig, longest_context
+from jaxpe.plans.result import LayerPlan
 from jaxpe.plans.scaling import RopeFrequencies
 
 _LENGTH = 12  # tokens of the first pass

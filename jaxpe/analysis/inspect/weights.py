@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus import CorpusOptions, CorpusResult, analyse_tokens
@@ -16,7 +16,8 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.vectors import entry_of_table
 from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
-from jaxpe.nn import position_table, trunk
+from jaxpe.nn.heads import trunk
+from jaxpe.nn.positions import position_table
 from jaxpe.plans import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
@@ -35,9 +36,10 @@ def describe_encoding(
         length: number n of positions for biases.
         most: rows of the table of positions; None without a table.
 
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    >>> config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, encoding=encodings.alibi(num_heads=2), rngs=nnx.Rngs(0))
     >>> describe_encoding(encoder, length=3).bias[0].tolist()
     [-0.125, -0.0625, 0.0, -0.0625, -0.125]
     """
@@ -76,7 +78,7 @@ def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> Learne
         width=table.shape[1],
         norms=np.linalg.norm(table, axis=1),
         token_norm=token_norm,
-        rank=float(jaxpe.entropy_rank(table.astype(np.float32))),
+        rank=float(geometry.entropy_rank(table.astype(np.float32))),
         cosine=cosine,
         widest=int(below[0]) if len(below) else len(cosine),
     )
@@ -131,7 +133,7 @@ def _random_order_stress(table: np.ndarray, analysis: CorpusResult, *, seed: int
 
     @jax.jit
     def stresses(rows: jax.Array, D: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda order: jaxpe.scaled_stress(rows[order], D).stress, orders)
+        return jax.lax.map(lambda order: geometry.scaled_stress(rows[order], D).stress, orders)
 
     stress = np.asarray(stresses(rows, D), np.float64)
     low, high = np.quantile(stress, (0.025, 0.975))

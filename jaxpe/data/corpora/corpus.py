@@ -96,8 +96,9 @@ class TokenCorpus(NamedTuple):
         Raises:
             InputError: more than memory holds.
 
-        >>> films = jaxpe.data.Corpus("films", ["a great film", "dull", "A great film"])
-        >>> jaxpe.data.tokenize(films).groups().tolist()
+        >>> from jaxpe import data
+        >>> films = data.Corpus("films", ["a great film", "dull", "A great film"])
+        >>> data.tokenize(films).groups().tolist()
         [0, 1, 0]
         """
         return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
@@ -106,6 +107,9 @@ class TokenCorpus(NamedTuple):
         self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]
     ) -> "TokenCorpus":
         """Select documents by rows.
+
+        Args:
+            rows: numbers of documents, int `[rows]`, or a mask of them, bool `[documents]`.
 
         >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])
         >>> corpus.chosen(np.array([2, 0])).ids.tolist()

@@ -148,9 +148,10 @@ def hold_out(
     Raises:
         InputError: a fraction or seed out of range, or a fraction that leaves one part empty.
 
+    >>> from jaxpe import data
     >>> ids = np.arange(40).reshape(10, 4) % 7
     >>> labelled = LabelledTokens(
-    ...     jaxpe.data.tokens_from_ids(ids), np.arange(10, dtype=np.int32) % 2, ("a", "b"), "ids")
+    ...     data.tokens_from_ids(ids), np.arange(10, dtype=np.int32) % 2, ("a", "b"), "ids")
     >>> rest, held_out = hold_out(labelled, fraction=0.3)
     >>> len(rest.labels), len(held_out.labels)               # 0 and 7, 1 and 8, 2 and 9 are equal
     (7, 3)

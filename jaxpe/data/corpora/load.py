@@ -157,7 +157,16 @@ def load_tokens(
       `length` ids.
     - a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset saved to disk.
 
-    For files, `tokenizer` may be the tokenizer that made the ids. It gives the text of each id.
+    Args:
+        source: source of `load_corpus` or of token ids, or several of one kind.
+        split, group_field, skip_nulls, data_dir, limit, seed: arguments of `load_corpus`.
+        tokenizer: tokenizer of text, as in `tokenize`. For token ids in files, the tokenizer that
+            made them, which gives the text of each id.
+        length: number of positions, as in `tokenize`; for a stream of ids, 128 by default.
+        special: as in `tokenize`. For token ids, leave the tokenizer's special tokens, which the
+            documents contain, out of the counts.
+        text_field: column that holds the text or the ids; default as in `load_corpus`.
+        progress: receiver of progress.
 
     Raises:
         InputError: as in `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`

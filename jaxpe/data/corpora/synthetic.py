@@ -52,8 +52,17 @@ def three_regimes(
     eigenvalues of the plug-in Gram matrix have the published 79.9 % of its trace (mean over 100
     seeds, standard deviation 3 %). Without sampling noise they would have all of it.
 
+    Args:
+        documents: number of documents.
+        length: number of positions, at least 3.
+        vocab_size: number of tokens in the vocabulary, at least 3.
+        separation: factor in the exponent of the tilt, in [−50, 50].
+        document_topics: number of topics, of which each document draws one; 1 for independent
+            tokens.
+        seed: random seed, in [0, 2**32).
+
     Raises:
-        InputError: fewer than 3 positions, or no documents.
+        InputError: an argument out of range.
 
     >>> corpus = three_regimes(documents=10)
     >>> corpus.ids.shape, len(np.unique(corpus.distributions, axis=0))
@@ -81,14 +90,22 @@ def zipf_drift(
 ) -> SyntheticCorpus:
     """Corpus with a Zipf vocabulary that drifts smoothly with position, with known low rank.
 
-    √μ_i = √(1 − a²) φ_0 + a Σ_k w_k(i) φ_k, with a = `strength` and φ_0 = √Zipf. The other φ_k are
-    φ_0 times random signs, made orthonormal. w(i) is the unit vector along (cos πt, cos 2πt, ...),
-    t = (i + 1/2)/n. Rows have norm 1. The centred Gram matrix of √μ is a² times the one of w, and
-    its rank is exactly `rank`. At the default strength its trace is about 0.8.
+    √μ_i = √(1 − a²) φ_0 + a Σ_k w_k(i) φ_k, with φ_0 = √Zipf. The other φ_k are φ_0 times random
+    signs, made orthonormal. w(i) is the unit vector along (cos πt, cos 2πt, ...), t = (i + 1/2)/n.
+    Rows have norm 1. The centred Gram matrix of √μ is a² times the one of w.
+
+    Args:
+        documents: number of documents.
+        length: number of positions, at least 3.
+        vocab_size: number of tokens in the vocabulary, at least 3.
+        rank: exact rank of the centred Gram matrix, at least 2, below `length` and `vocab_size`.
+        strength: a; at the default the trace of the centred Gram matrix is about 0.8.
+        document_topics: number of topics, of which each document draws one; 1 for independent
+            tokens.
+        seed: random seed, in [0, 2**32).
 
     Raises:
-        InputError: `rank` below 2 or not below `length`, or a strength that makes some √μ_i
-            negative.
+        InputError: an argument out of range, or a strength that makes some √μ_i negative.
 
     >>> corpus = zipf_drift(documents=10, vocab_size=500)
     >>> roots = np.sqrt(corpus.distributions)
@@ -117,8 +134,16 @@ def zipf_stationary(
 ) -> SyntheticCorpus:
     """Corpus with a Zipf vocabulary and no positional signal: all of its geometry is noise.
 
+    Args:
+        documents: number of documents.
+        length: number of positions.
+        vocab_size: number of tokens in the vocabulary, at least 3.
+        document_topics: number of topics, of which each document draws one; 1 for independent
+            tokens.
+        seed: random seed, in [0, 2**32).
+
     Raises:
-        InputError: no documents, positions or vocabulary.
+        InputError: an argument out of range.
 
     >>> corpus = zipf_stationary(documents=10)
     >>> bool(np.ptp(corpus.distributions, axis=0).max() == 0)

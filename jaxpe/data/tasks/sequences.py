@@ -41,7 +41,7 @@ class SequenceTask(NamedTuple):
     `mask` and `scored`, bool `[rows, n]`, true where there is a number.
 
     Attributes:
-        name: one of `SEQUENCE_TASKS`.
+        name: name of the task, such as "reverse".
         kind: "tokens" or "numbers".
         causal: whether the model must be causal.
         vocab_size: ids are below it; 0 for numbers.
@@ -92,6 +92,10 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
       the longest possible row. SCAN's opposite, around, after and bare turns are left out.
 
     Build a task once: each build compiles its `sample` again.
+
+    Args:
+        name: one of the tasks above.
+        **sizes: `law`, `vocabulary`, `base` or `depth`, where the task has it.
 
     Raises:
         InputError: an unknown name, a size that the task lacks, or a size out of range.

@@ -54,7 +54,7 @@ def encoding_distances(
         ValueError: by logits, for an encoding that acts on embeddings, which have no logits yet, or
             that depends on the hidden states, or that has `products` of its own.
 
-    >>> kerple = jaxpe.kerple(num_heads=1)
+    >>> kerple = jaxpe.encodings.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
     >>> d = encoding_distances(kerple, params, jnp.arange(3), num_heads=1, head_dim=4)
     >>> [round(x, 3) for x in d.values[0].tolist()]  # log(1 + |i − j|)

@@ -81,11 +81,15 @@ class EncodingProperties(NamedTuple):
 def encoding_properties(
     entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> EncodingProperties:
-    """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
+    """Computed properties of an encoding of the catalogue.
 
     The encoding is tested in one attention layer on random content. N(0, 0.1²) is added to its
     initial parameters, because tables that start at 0 would have no effect. Where encodings differ
     by layer, the first one is tested.
+
+    Args:
+        entry: entry of the catalogue.
+        sizes: sizes of the model for which the encoding is built.
 
     Raises:
         ValueError: a length below 4.

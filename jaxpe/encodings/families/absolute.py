@@ -32,15 +32,15 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, normal_params, take
 from jaxpe.geometry import (
-    EmptyPolicy,
     PositionCounts,
     classical_mds_from_gram,
     count_tokens,
     fisher_rao_distances,
-    gram_matrix,
     hellinger_gram,
     positional_distributions,
 )
+from jaxpe.geometry.counts.distributions import EmptyPolicy
+from jaxpe.geometry.distances.matrices import gram_matrix
 from jaxpe.plans.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
@@ -126,7 +126,12 @@ def sinusoidal(
 ) -> Encoding:
     """Sinusoidal encoding: sines and cosines of the position, added (Vaswani et al. 2017).
 
-    `vectors` are scale·`sinusoidal_vectors`, with its arguments.
+    `vectors` are scale·`sinusoidal_vectors`.
+
+    Args:
+        dim, base, layout: arguments of `sinusoidal_vectors`.
+        scale: factor of the vectors.
+        mode: "add" adds the vectors to the embeddings, "concat" appends them.
 
     >>> x = sinusoidal(dim=2).embed((), jnp.zeros((1, 2)), jnp.asarray([0]))
     >>> x.tolist()
@@ -150,12 +155,19 @@ def learned(
     **A position outside 0..length − 1 has no vector.** Concrete positions raise ValueError
     (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced). Traced
     positions get a row of NaN, because clamping or wrapping would be silently wrong. So do
-    fractional positions, unless `interpolate`: then rows are interpolated linearly between
-    neighbours, and `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table
-    over n positions, as vision transformers do (Dosovitskiy et al. 2021).
+    fractional positions, unless `interpolate`: then
+    `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table over n positions,
+    as vision transformers do (Dosovitskiy et al. 2021).
 
     Padding needs positions within the table, such as 0, even when masked: a row of NaN reaches
     every output through its weight of 0, because 0·NaN is NaN.
+
+    Args:
+        length: number of positions, the rows of the table.
+        dim: width of the vectors.
+        stddev: standard deviation of the table at first.
+        interpolate: whether fractional positions are allowed; rows are then interpolated linearly.
+        mode: argument of `sinusoidal`.
 
     >>> table = learned(length=3, dim=2, interpolate=True)
     >>> longer = scale_positions(table, (3 - 1) / (5 - 1))
@@ -175,6 +187,10 @@ def random_fixed(
 
     The table receives no gradient. At scale 1 it is the "random initialisation" of Table 4 of
     Cirrincione (2026). `vectors` are its rows; positions are as for `learned`.
+
+    Args:
+        length, dim, interpolate, mode: arguments of `learned`.
+        scale: standard deviation of the entries.
 
     >>> table = random_fixed(length=4, dim=2)
     >>> params = table.init(jax.random.key(0))
@@ -205,7 +221,7 @@ def fourier(
         dim: even.
         sigma: standard deviation of the frequencies, in radians a position.
         learnable: whether params["frequencies"] `[dim/2]` receive a gradient.
-        scale, mode: arguments of `from_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> features = fourier(dim=4)
     >>> v = features.vectors(features.init(jax.random.key(0)), jnp.arange(3))
@@ -246,7 +262,7 @@ def from_matrix(
             distances.
         trainable: whether the table receives a gradient.
         interpolate: whether fractional positions are allowed.
-        scale, mode: arguments of `from_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> square = from_matrix(np.array([[0, 0], [0, 1], [1, 1], [1, 0]]), dim=3)
     >>> square.vectors(square.init(jax.random.key(0)), jnp.asarray([2])).tolist()
@@ -290,12 +306,12 @@ def information_optimal(
 ) -> Encoding:
     """Information-optimal encoding: classical MDS of the token distributions by position.
 
-    Algorithm 1 of Cirrincione (2026). `vectors` are the MDS coordinates in `dim` columns; columns
-    beyond the rank are 0. Plug-in distances are
+    Algorithm 1 of Cirrincione (2026). `vectors` are the MDS coordinates. Plug-in distances are
     mostly sampling noise on small corpora: see `split_half_geometry` before trusting many columns.
 
     Args:
         counts: counts of the corpus, from `count_tokens`.
+        dim: width of the vectors; columns beyond the rank are 0.
         scale: a factor; 1 keeps the units of the metric, in which the stress at dim ≥ rank is 0.
             "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have.
         metric: "hellinger" (chords, an exact isometry) or "fisher_rao" (geodesics, negative
@@ -344,6 +360,11 @@ def low_rank(
     entries of variance stddev². Positions are as for `learned`. Factors of known vectors, as
     `low_rank_factors` gives them, are params too: {"A": factors.A, "B": factors.B}.
 
+    Args:
+        length, dim, interpolate, mode: arguments of `learned`.
+        rank: rank of A Bᵀ, at most length and at most dim.
+        stddev: standard deviation of the entries of A Bᵀ at first.
+
     >>> slim = low_rank(length=8, dim=4, rank=1)
     >>> sum(leaf.size for leaf in jax.tree.leaves(slim.init(jax.random.key(0))))
     12
@@ -364,8 +385,14 @@ def sinusoidal_vectors(
 ) -> Float[Array, "*batch n dim"]:
     """Sinusoidal vectors, PE_{i,2k} = sin(ω_k i) and PE_{i,2k+1} = cos(ω_k i), in [−1, 1].
 
-    Vaswani et al. (2017); Eq. (2) of Cirrincione (2026). The layout "concatenated" has all sines
-    first, then all cosines. Phases are right at any int32 position, also in float32.
+    Vaswani et al. (2017); Eq. (2) of Cirrincione (2026). Phases are right at any int32 position,
+    also in float32.
+
+    Args:
+        positions: `[..., n]`.
+        dim: width of the vectors, even.
+        base: θ of the frequencies ω_k = base^(−2k/dim).
+        layout: "interleaved", or "concatenated": all sines first, then all cosines.
 
     >>> sinusoidal_vectors(jnp.arange(2), dim=2).round(4).tolist()
     [[0.0, 1.0], [0.8415, 0.5403]]
@@ -380,6 +407,12 @@ def random_vectors(
     key: Array, length: int, *, dim: int, scale: Scalar = 1.0
 ) -> Float[Array, "length dim"]:
     """Independent N(0, scale²) entries: the "random initialisation" of Table 4 has scale 1.
+
+    Args:
+        key: PRNG key that draws the entries.
+        length: number of positions.
+        dim: width of the vectors.
+        scale: standard deviation of the entries.
 
     >>> random_vectors(jax.random.key(0), 3, dim=2).shape
     (3, 2)

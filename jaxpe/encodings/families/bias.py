@@ -53,6 +53,10 @@ def alibi_line(positions: Positions, *, slope: Scalar = 1.0) -> Float[Array, "*b
     ALiBi has no position vectors; its stress depends on the slope m. The best slope for given
     distances is the scale of `scaled_stress(alibi_line(positions), D)`.
 
+    Args:
+        positions: `[..., n]`.
+        slope: m, the slope of one head.
+
     >>> alibi_line(jnp.arange(3), slope=0.5).tolist()
     [[0.0], [0.5], [1.0]]
     """
@@ -213,6 +217,10 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
     definite. Initial r are uniform as in the authors' code, from a hundredth of their largest
     value: 2 for r₁ and 1 for r₂ with "log", 1 for r₁ and 2 for r₂ with "power".
 
+    Args:
+        num_heads: query heads.
+        kind: "log" or "power": the first or the second form of the bias.
+
     >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
     >>> params = {"log_r1": jnp.zeros(1), "logit_r2": jnp.zeros(1)}
     >>> kerple(num_heads=1, kind="power").bias(params, q, q, i, i)[0, 2].tolist()
@@ -260,8 +268,13 @@ def fire(
 
     Parameters: `log_c` and `log_threshold` (c and L stay positive), `weight_in` and `bias_in`
     `[hidden]`, `weight_out` `[hidden, heads]`, `bias_out` `[heads]`; the network starts uniform in
-    ±1/√inputs; `threshold` is the initial L, in positions. The hidden layer takes n_q·n_k·hidden
-    numbers.
+    ±1/√inputs. The hidden layer takes n_q·n_k·hidden numbers.
+
+    Args:
+        num_heads: query heads.
+        hidden: width of the hidden layer.
+        threshold: L at first, in positions; positive.
+        c: c at first; positive.
 
     >>> encoding = fire(num_heads=2)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -316,9 +329,13 @@ def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding
     documents packed into one row would count each other's tokens, so give each its own row. Gates
     keep head_dim^−½ for any `scale` of attention, as published.
 
-    Parameters: `table` e `[max_positions, head_dim]`, shared by the heads, N(0, stddev²) at first;
-    0 gives the authors' initial values. Memory: a few arrays `[..., heads, n_q, n_k]`, and `[...,
-    heads, n_q, max_positions]`.
+    Parameters: `table` e `[max_positions, head_dim]`, shared by the heads, N(0, stddev²) at first.
+    Memory: a few arrays `[..., heads, n_q, n_k]`, and `[..., heads, n_q, max_positions]`.
+
+    Args:
+        head_dim: width of a head.
+        max_positions: rows of the table, for distances from 0 to max_positions − 1.
+        stddev: standard deviation of the table at first; 0 gives the authors' initial values.
 
     >>> q, i = jnp.zeros((3, 1, 1)), jnp.arange(3)  # every gate is 1/2
     >>> params = {"table": jnp.array([[0.0], [1.0], [2.0]])}

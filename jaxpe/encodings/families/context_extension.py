@@ -79,7 +79,7 @@ def rerope(
         ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
-    >>> near = rerope(jaxpe.rope(head_dim=2, base=1.0), window=2)
+    >>> near = rerope(jaxpe.encodings.rope(head_dim=2, base=1.0), window=2)
     >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 4), jnp.arange(4)  # products are cos of the offset
     >>> jnp.arccos(near.products((), q, q, i, i)[0, :, 0]).round(4).tolist()
     [0.0, 1.0, 2.0, 2.0]
@@ -127,7 +127,8 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
         ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
-    >>> near = self_extend(jaxpe.rope(head_dim=2, base=1.0), window=2, group=2)
+    >>> from jaxpe import encodings
+    >>> near = self_extend(encodings.rope(head_dim=2, base=1.0), window=2, group=2)
     >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 4), jnp.arange(4)  # products are cos of the offset
     >>> jnp.arccos(near.products((), q, q, i, i)[0, 3]).round(4).tolist()
     [2.0, 2.0, 1.0, 0.0]
@@ -178,7 +179,8 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
         ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
-    >>> near = dual_chunk(jaxpe.rope(head_dim=2, base=1.0), chunk=3, local=1)
+    >>> from jaxpe import encodings
+    >>> near = dual_chunk(encodings.rope(head_dim=2, base=1.0), chunk=3, local=1)
     >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 6), jnp.arange(6)  # products are cos of the offset
     >>> jnp.arccos(near.products((), q, q, i, i)[0, 5]).round(4).tolist()
     [3.0, 2.0, 3.0, 2.0, 1.0, 0.0]

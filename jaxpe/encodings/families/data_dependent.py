@@ -47,7 +47,7 @@ def fox(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar = 0
     >>> encoding = fox(dim=4, num_heads=2)
     >>> x, q, i = jnp.zeros((3, 4)), jnp.zeros((3, 2, 4)), jnp.arange(3)
     >>> params = encoding.init(jax.random.key(0))
-    >>> c, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> c, _ = encoding.context(params, x, i, Rows())
     >>> np.asarray(encoding.bias(params, q, q, i, i, c, c)[0, 2]).round(3).tolist()
     [-1.386, -0.693, -0.0]
     """
@@ -59,7 +59,11 @@ def cable(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar =
     """CABLE: the bias −Σ softplus(W x_l + b) over the tokens between (Veisi et al. 2025).
 
     It is `fox` with W and b negated, because log σ(z) = −softplus(−z). The official code does not
-    divide it by √head_dim. Parameters and arguments are as in `fox`.
+    divide it by √head_dim. Parameters are as in `fox`.
+
+    Args:
+        dim, num_heads, stddev: arguments of `fox`.
+        gate_bias: b at first; large values forget much.
 
     >>> cable(dim=4, num_heads=2).defines("context")
     True
@@ -169,7 +173,7 @@ def path_attention(
     >>> encoding = path_attention(dim=4, num_heads=2, head_dim=4)
     >>> x, q, i = jnp.ones((3, 4)), jnp.ones((3, 2, 4)), jnp.arange(3)
     >>> params = encoding.init(jax.random.key(0))
-    >>> c, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> c, _ = encoding.context(params, x, i, Rows())
     >>> still = c | {"beta": jnp.zeros((3, 2))}
     >>> encoding.products(params, q, q, i, i, still, still)[0, 2].tolist()
     [4.0, 4.0, 4.0]
@@ -335,7 +339,7 @@ def selective_rope(
 
     >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
     >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
-    ...                         jaxpe.encodings.Rows())
+    ...                         Rows())
     >>> c.shape
     (3, 1, 1)
     """
@@ -385,8 +389,9 @@ def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) ->
         head_dim: width of a head, d, even.
         stddev: standard deviation of W at first.
 
+    >>> from jaxpe import encodings
     >>> encoding, still = carope(dim=4, num_heads=1, head_dim=4), {"kernel": jnp.zeros((4, 1))}
-    >>> c, _ = encoding.context(still, jnp.ones((3, 4)), jnp.arange(3), jaxpe.encodings.Rows())
+    >>> c, _ = encoding.context(still, jnp.ones((3, 4)), jnp.arange(3), Rows())
     >>> c[:, 0].round(4).tolist()
     [[1.0, 0.5906], [2.0, 1.1812], [3.0, 1.7718]]
     """

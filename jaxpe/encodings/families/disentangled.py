@@ -119,7 +119,7 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
     Raises:
         ValueError: an encoding that does more than add a bias, or adds none.
 
-    >>> encoding = dape(jaxpe.alibi(num_heads=2), num_heads=2)
+    >>> encoding = dape(jaxpe.encodings.alibi(num_heads=2), num_heads=2)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
     >>> encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i).shape
     (2, 3, 3)
@@ -189,7 +189,7 @@ def inkling(
     >>> encoding = inkling(num_heads=2, dim=8, extent=4)
     >>> params = encoding.init(jax.random.key(0))
     >>> x, i = jnp.ones((6, 8)), jnp.arange(6)
-    >>> r, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> r, _ = encoding.context(params, x, i, Rows())
     >>> bias = encoding.bias(params, x.reshape(6, 2, 4), x.reshape(6, 2, 4), i, i, r, r)
     >>> (bias[0, 5] != 0).tolist()
     [False, False, True, True, True, True]

@@ -82,7 +82,7 @@ def log_position(
         tau, power: arguments of `power_positions`.
         learned: whether u, log τ and the power are parameters "direction" `[dim]`, "log_tau" and
             "power" that receive gradients; otherwise there are none.
-        scale, mode: arguments of `from_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> log_position(dim=2, length=3, tau=1.0).vectors((), jnp.arange(3)).round(2).tolist()
     [[0.0, -0.0], [0.63, -0.63], [1.0, -1.0]]
@@ -126,7 +126,13 @@ def warp_positions(
     towards the end, and those beyond grow slowly: position 4·length is at about
     1.2·length for τ = 0.1 and length = 512. Relative encodings see differences of moved positions.
 
-    >>> warped = warp_positions(jaxpe.alibi(num_heads=1), length=3, tau=1.0)
+    Args:
+        encoding: encoding whose positions are moved.
+        length: training length, in positions.
+        tau, power: arguments of `power_positions`.
+
+    >>> from jaxpe import encodings
+    >>> warped = warp_positions(encodings.alibi(num_heads=1), length=3, tau=1.0)
     >>> (2**8 * warped.vectors((), jnp.arange(3)).ravel()).round(3).tolist()
     [0.0, 1.262, 2.0]
     """

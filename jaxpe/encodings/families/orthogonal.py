@@ -62,8 +62,12 @@ def legendre(
 ) -> Encoding:
     """Legendre polynomials of tanh of the position, added (Li 2025).
 
-    `vectors` are scale·`legendre_vectors`, with its arguments; `position_map` chooses how positions
-    map to [−1, 1].
+    `vectors` are scale·`legendre_vectors`.
+
+    Args:
+        dim, length, s, normalized: arguments of `legendre_vectors`.
+        position_map: map of the positions to [−1, 1], an argument of `legendre_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> encoding = legendre(dim=2, length=3, position_map="clipped")
     >>> encoding.vectors((), jnp.arange(3)).tolist()
@@ -90,7 +94,11 @@ def chebyshev(
 ) -> Encoding:
     """Chebyshev polynomials of the position, added.
 
-    `vectors` are scale·`chebyshev_vectors`, with its arguments.
+    `vectors` are scale·`chebyshev_vectors`.
+
+    Args:
+        dim, length, position_map, s: arguments of `chebyshev_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> encoding = chebyshev(dim=3, length=3, position_map="clipped")
     >>> encoding.vectors((), jnp.arange(3)).tolist()
@@ -104,7 +112,11 @@ def chebyshev(
 def cosine(*, dim: int, length: int, scale: Scalar = 1.0, mode: Mode = "add") -> Encoding:
     """Cosine encoding: the orthonormal DCT-II basis, added.
 
-    `vectors` are scale·`cosine_vectors`, with its arguments.
+    `vectors` are scale·`cosine_vectors`.
+
+    Args:
+        dim, length: arguments of `cosine_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> encoding = cosine(dim=3, length=3)
     >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
@@ -119,7 +131,11 @@ def wavelet(
 ) -> Encoding:
     """Daubechies wavelets, added (Li 2025).
 
-    `vectors` are scale·`wavelet_vectors`, with its arguments.
+    `vectors` are scale·`wavelet_vectors`.
+
+    Args:
+        dim, length, order: arguments of `wavelet_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> encoding = wavelet(dim=2, length=2, order=1)
     >>> encoding.vectors((), jnp.arange(2)).round(3).tolist()
@@ -141,8 +157,11 @@ def spherical_harmonics(
 ) -> Encoding:
     """Spherical harmonics of places on a sphere, added: maps, panoramas.
 
-    Positions are `[..., n, 2]`, row and column; `vectors` are scale·`spherical_harmonic_vectors`,
-    with its arguments.
+    Positions are `[..., n, 2]`, row and column; `vectors` are scale·`spherical_harmonic_vectors`.
+
+    Args:
+        dim, rows, columns: arguments of `spherical_harmonic_vectors`.
+        scale, mode: arguments of `sinusoidal`.
 
     >>> encoding = spherical_harmonics(dim=1, rows=2, columns=4)
     >>> np.round(encoding.vectors((), jnp.array([[0, 0], [1, 3]])).tolist(), 3).tolist()
@@ -195,7 +214,12 @@ def chebyshev_vectors(
     position_map: PositionMap = "tanh",
     s: Scalar | None = None,
 ) -> Float[Array, "*batch n dim"]:
-    """Chebyshev polynomials T_k(x(i)) = cos(k arccos x), k < dim; maps as in `legendre_vectors`.
+    """Chebyshev polynomials T_k(x(i)) = cos(k arccos x), k < dim, of positions mapped to [−1, 1].
+
+    Args:
+        positions: `[..., n]`.
+        dim: polynomials, from T_0 = 1 on.
+        length, position_map, s: arguments of `legendre_vectors`.
 
     >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
@@ -232,6 +256,11 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     Ahmed, Natarajan & Rao (1974). For dim = L rows and columns over positions 0..L − 1 are
     orthonormal, so all distances are √2; fewer columns keep the slow cosines. Columns from L on are
     0. Beyond L − 1 the vectors run backwards (L equals L − 1), with period 2L.
+
+    Args:
+        positions: `[..., n]`.
+        dim: functions.
+        length: L, number of positions that the functions cover.
 
     >>> cosine_vectors(jnp.arange(2), dim=3, length=2).round(3).tolist()
     [[0.707, 0.707, 0.0], [0.707, -0.707, 0.0]]

@@ -44,6 +44,12 @@ def shaw(
     not with one vector for every pair: memory is `[..., heads, n_q, 2·max_distance + 1]` beside the
     weights. The bias keeps head_dim^−½ for any `scale` of attention, as published.
 
+    Args:
+        head_dim: width of a head.
+        max_distance: distance from which all offsets of one sign share a row, in positions.
+        values: whether outputs have the term a^V.
+        stddev: standard deviation of the tables at first.
+
     >>> q, i = jnp.ones((3, 1, 1)), jnp.arange(3)
     >>> params = {"key_table": jnp.array([[-1.0], [0.0], [1.0]])}
     >>> encoding = shaw(head_dim=1, max_distance=1, values=False)
@@ -101,8 +107,14 @@ def transformer_xl(
     attention, as published.
 
     Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
-    `[heads, head_dim]`, N(0, stddev²) at first. R is `dim` wide, even; num_heads·head_dim when
-    None, as published.
+    `[heads, head_dim]`, N(0, stddev²) at first.
+
+    Args:
+        num_heads: query heads.
+        head_dim: width of a head.
+        dim: width of R, even; num_heads·head_dim when None, as published.
+        base: θ of the frequencies.
+        stddev: standard deviation of the parameters at first.
 
     >>> encoding = transformer_xl(num_heads=2, head_dim=4)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)

@@ -132,6 +132,9 @@ def rope_frequencies(
 ) -> RopeFrequencies:
     """Inverse frequencies ω_k and attention factor used by `rope` with the same arguments.
 
+    Args:
+        head_dim, base, fraction, scaling, length: arguments of `rope`.
+
     Raises:
         ValueError: as `rope`, or a scaling that depends on the length without one.
 
@@ -163,8 +166,15 @@ def xpos(
     and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook gives NaN. Attention that
     encodes queries and keys together counts from the middle of their positions, so only their span
     is limited, to twice that number. Logits of keys that far after their query would overflow and
-    are NaN. Keys in a cache
-    are encoded alone: pass the middle of the positions in the cache as `center`.
+    are NaN. Keys in a cache are encoded alone: pass the middle of the positions in the cache as
+    `center`.
+
+    Args:
+        head_dim: width of a head, even.
+        base, layout: arguments of `rope`.
+        scale_base: b, in positions, positive; with larger values logits decay more slowly.
+        gamma: γ, positive; with larger values logits decay more slowly.
+        center: c, in positions.
 
     >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
     >>> q = e.query((), jnp.asarray([[[1.0, 0.0]]]), jnp.asarray([2]))
@@ -389,8 +399,14 @@ def rotary_orbit(
     """The rotary orbit R(i)·q of one reference vector q, with interleaved pairs.
 
     RoPE (Su et al. 2021) has no position vectors; stress uses this orbit instead. The pairs
-    (q_{2k}, q_{2k+1}) turn by ω_k i. The default q = (1, 0, 1, 0, ...) has unit pairs, and for
-    equal pair norms the distances are exactly the sinusoidal ones.
+    (q_{2k}, q_{2k+1}) turn by ω_k i. The default q has unit pairs, and for equal pair norms the
+    distances are exactly the sinusoidal ones.
+
+    Args:
+        positions: `[n]`.
+        dim: width of q, even.
+        reference: q, `[dim]`; (1, 0, 1, 0, ...) when None.
+        base: θ of the frequencies.
 
     >>> rotary_orbit(jnp.arange(2), dim=2).round(4).tolist()
     [[1.0, 0.0], [0.5403, 0.8415]]

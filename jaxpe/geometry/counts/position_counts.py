@@ -279,7 +279,8 @@ def stack_corpora(
 ) -> StackedCorpora:
     """Corpora of different sizes, padded to the largest and stacked.
 
-    Each corpus is a pair of ids `[documents, n]` and a mask or None.
+    Args:
+        corpora: pairs of ids `[documents, n]` and a mask of their shape, or None.
 
     Raises:
         ValueError: no corpus, ids that are no matrix of integers, or a mask of another shape.

@@ -79,6 +79,9 @@ def hellinger_distances(mu: Probabilities) -> Distances:
     Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Other
     rows raise an error, and become NaN inside `jit`. All functions of distributions check this.
 
+    Args:
+        mu: positional distributions, from `positional_distributions` or an array `[n, vocab]`.
+
     Raises:
         ValueError: rows that are no distributions, such as counts: pass
             `positional_distributions(counts)`.
@@ -96,6 +99,9 @@ def fisher_rao_distances(mu: Probabilities) -> Distances:
 
     Rao (1945). Computed as 4·atan2(‖x − y‖, ‖x + y‖) with x = √μ_i, y = √μ_j, which keeps full
     precision where arccos near 1 loses it. A row of zeros is at distance π from every other.
+
+    Args:
+        mu: positional distributions, from `positional_distributions` or an array `[n, vocab]`.
 
     >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
     [[0.0, 3.1416], [3.1416, 0.0]]
@@ -120,6 +126,10 @@ def euclidean_distances(
     Small inputs are differenced directly. Large ones use inner products of the centred rows at the
     highest matrix precision, where a distance below √(16·eps)·√(‖x_i‖² + ‖x_j‖²) (centred norms) is
     below rounding and is 0. The derivative at coincident points is 0.
+
+    Args:
+        points: one row a position, `[n, d]`.
+        present: positions that take part, `[n]`; all when None.
 
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
@@ -196,6 +206,9 @@ def gram_from_squared(
 @of_distributions
 def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
     """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
+
+    Args:
+        mu: positional distributions, from `positional_distributions` or an array `[n, vocab]`.
 
     >>> hellinger_gram(np.eye(2)).tolist()
     [[0.5, -0.5], [-0.5, 0.5]]

@@ -44,6 +44,10 @@ def nearness(
     violation rate it is a ratio of means, so noise of mean 0 in d² does not move it.
     NaN without a triple, or where all distances are 0.
 
+    Args:
+        squared: squared distances d², `[n, n]`.
+        present: positions that take part, `[n]`; all when None.
+
     >>> i = np.arange(3.0)
     >>> nearness((i[:, None] - i[None, :]) ** 2).round(2).item()
     0.6

@@ -99,6 +99,9 @@ def scaled_stress(
     In [0, 1] whatever the scale of P or D, at the best scale s = Σ w δd / Σ w δ². A constant
     encoding scores 1 with scale 0; where the targets are all 0, every encoding scores 0 at scale 0.
 
+    Args:
+        P, D, weights: arguments of `stress`.
+
     >>> fit = scaled_stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
@@ -121,6 +124,9 @@ def kruskal_stress1(
     the encoding's own size, so a large encoding tends to 1 where Eq. (4) explodes. A constant
     encoding scores inf (0 when the targets are all 0 too).
 
+    Args:
+        P, D, weights: arguments of `stress`.
+
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
@@ -135,6 +141,9 @@ def stress_per_position(
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
     Their mean with weights Σ_j w d² is `stress`. Absent positions get 0.
+
+    Args:
+        P, D, weights: arguments of `stress`.
 
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
@@ -163,8 +172,13 @@ def min_separation(
 ) -> Float[Array, ""]:
     """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
 
-    inf when fewer than two positions are present; positions absent from a `PointCloud` or
-    `Distances` stay absent. A `PointCloud`, and more than 4,096 points, take O(n·d) memory.
+    inf when fewer than two positions are present. A `PointCloud`, and more than 4,096 points, take
+    O(n·d) memory.
+
+    Args:
+        P: argument of `stress`, or a `PointCloud`.
+        present: positions that take part, `[n]`; all when None. Positions absent from P stay
+            absent.
 
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
@@ -196,6 +210,9 @@ def mantel_correlation(P: Configuration, D: Targets) -> Float[Array, ""]:
     Mantel (1967), standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
     position are dependent, so tests of a correlation do not apply: Mantel's test permutes
     positions. 0 when either side is constant, where the correlation is undefined.
+
+    Args:
+        P, D: arguments of `stress`.
 
     >>> P = np.array([[0.0], [1.0], [3.0]])
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()

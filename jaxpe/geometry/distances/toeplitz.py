@@ -41,6 +41,9 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
 def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share ‖A − T‖² / ‖A‖² that no Toeplitz matrix explains, in [0, 1]; 0 for A = 0.
 
+    Args:
+        A: real matrix, `[n, n]`.
+
     >>> toeplitz_residual(np.diag([1.0, -1.0])).item()
     1.0
     """

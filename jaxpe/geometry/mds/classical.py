@@ -125,7 +125,13 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
 def classical_mds_from_gram(
     B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
-    """Classical scaling of a Gram matrix B (symmetric; negative eigenvalues are clipped to 0).
+    """Classical scaling of a Gram matrix B; negative eigenvalues are clipped to 0.
+
+    Args:
+        B: symmetric Gram matrix, `[n, n]`.
+        dim: number of columns; columns beyond the rank are 0.
+        present: positions that take part, `[n]`; all when None. Rows and columns of others must be
+            0 in B.
 
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
@@ -166,6 +172,11 @@ def information_optimal_encoding(
     smoothing: float = 0.0,
 ) -> InformationOptimalEncoding:
     """Algorithm 1 of Cirrincione (2026) in one call: ids to P_MDS `[n, dim]` and its stress.
+
+    Args:
+        ids, vocab_size, mask, exclude: arguments of `count_tokens`.
+        dim: number of columns; columns beyond the rank are 0.
+        empty, smoothing: arguments of `positional_distributions`.
 
     >>> rng = np.random.default_rng(0)
     >>> encoding = information_optimal_encoding(rng.integers(0, 9, (50, 4)), vocab_size=9, dim=3)

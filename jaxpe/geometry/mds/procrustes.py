@@ -48,6 +48,8 @@ def procrustes(
     derivative of `residual` needs no derivative of R, and is finite everywhere.
 
     Args:
+        P: configuration to move, `[n, p]`.
+        Q: target configuration, `[n, q]`.
         translate: allow a translation t, so that centroids coincide.
         scale: allow a factor s ≥ 0.
         present: positions that take part; the others are 0 in `aligned`.

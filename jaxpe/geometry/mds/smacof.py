@@ -127,6 +127,7 @@ def smacof(
 
     Args:
         D: target distances (not squared), `Distances` or `[n, n]`.
+        dim: number of columns.
         init: "classical" starts from `classical_mds`; or an array `[n, dim]`, whose columns of 0
             stay 0 unless all columns are 0.
         weights: symmetric pair weights w ≥ 0; positions must stay connected through them.

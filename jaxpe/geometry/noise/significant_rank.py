@@ -81,6 +81,10 @@ def significant_rank(
 def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
     """`significant_rank` of a position geometry.
 
+    Args:
+        geometry: geometry of all documents, from `position_geometry`.
+        level: argument of `significant_rank`.
+
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
     >>> geometry = position_geometry(ids, vocab_size=9, key=jax.random.key(0))
     >>> position_rank(geometry).rank.item()

@@ -116,6 +116,9 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
     to 1/4 for frequent ones, which gives the textbook (K − 1) / (4 N_i) with K the effective
     support. Documents are taken as independent.
 
+    Args:
+        counts: counts of the corpus, from `count_tokens`; folds are summed.
+
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50)
     >>> round(noise_floor(counts).per_position[0].item() * 4 * 4000 / 50, 1)

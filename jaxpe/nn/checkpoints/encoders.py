@@ -35,7 +35,7 @@ from jaxpe.nn.checkpoints.tensors import (
 from jaxpe.nn.heads import Classifier, MaskedLM, pooled
 from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder, TransformerOutput
-from jaxpe.plans import LayerPlan
+from jaxpe.plans.result import LayerPlan
 from jaxpe.plans.scaling import LongRopeScaling
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
@@ -64,12 +64,18 @@ class Bert(nnx.Module):
     Heads take the encoder like any other:
     `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
 
+    Args:
+        encoder: transformer under the pooler.
+        pooler: whether to add a pooler, a dense layer with tanh on the first token.
+        rngs: random streams of the pooler's initialisation, with another seed than the encoder's.
+
+    >>> from jaxpe import encodings, nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(
+    >>> config = nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> table = jaxpe.learned(length=7, dim=16)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
-    >>> output = jaxpe.nn.Bert(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int))
+    >>> table = encodings.learned(length=7, dim=16)
+    >>> encoder = nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+    >>> output = nn.Bert(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int))
     >>> output.hidden.shape, output.pooled.shape
     ((4, 7, 16), (4, 16))
     """
@@ -80,7 +86,12 @@ class Bert(nnx.Module):
         self.pooler = dense(config, config.dim, config.dim, rngs=rngs) if pooler else None
 
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> BertOutput:
-        """Hidden states and the pooled first token; options are the transformer's."""
+        """Hidden states and the pooled first token.
+
+        Args:
+            ids: token ids, `[..., n]`.
+            **options: further arguments of the transformer, such as `mask`.
+        """
         below = self.encoder(ids, **options)
         if self.pooler is None:
             return BertOutput(None, below)
@@ -119,7 +130,8 @@ class Bert(nnx.Module):
 def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
     """Load a masked language model, such as BERT, MPNet, RoBERTa, ModernBERT or ESM-2.
 
-    Arguments are as in `Bert.load`.
+    Args:
+        directory, **overrides: arguments of `Bert.load`.
 
     Raises:
         InputError: errors of `Bert.load`; a missing head, or a head that is not tied to the token
@@ -137,8 +149,10 @@ def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
 def load_classifier(directory: str | os.PathLike, **overrides: Any) -> Classifier:
     """Load a sequence classifier, BERT or MPNet, with its head.
 
-    Arguments are as in `Bert.load`. For a new head on a pretrained model, build `Classifier` on
-    `Bert.load(directory).encoder`.
+    For a new head on a pretrained model, build `Classifier` on `Bert.load(directory).encoder`.
+
+    Args:
+        directory, **overrides: arguments of `Bert.load`.
 
     Raises:
         InputError: errors of `Bert.load`; a missing head.

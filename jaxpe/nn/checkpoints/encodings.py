@@ -24,10 +24,11 @@ from jaxpe.encodings import (
 from jaxpe.encodings.combine import moved_positions
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.plans import LayerPlan, read_config
+from jaxpe.plans import read_config
 from jaxpe.plans.configuration import unread_fields
 from jaxpe.plans.families import find_family
 from jaxpe.plans.fields import CHUNKED
+from jaxpe.plans.result import LayerPlan
 
 
 def read_plans(path: Path, architecture: Architecture) -> tuple[LayerPlan, ...]:

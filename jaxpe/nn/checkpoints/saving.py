@@ -63,10 +63,11 @@ def save_huggingface(
     Raises:
         ValueError: a model that Hugging Face has no class for, such as one with another encoding.
 
+    >>> from jaxpe import nn
     >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
-    >>> save_huggingface(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
+    >>> config = nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> save_huggingface(nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
     Traceback (most recent call last):
     ValueError: Hugging Face has no class for this MaskedLM, which was not loaded from ...
     """

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.options import Model, Source, command_line
-from jaxpe.analysis.audit import AuditedStatement, AuditResult, KernelPairs, Training
+from jaxpe.analysis.audit import AuditResult
+from jaxpe.analysis.audit.result import AuditedStatement, KernelPairs, Training
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, percent
 from jaxpe.report.writing import page

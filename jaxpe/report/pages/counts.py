@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxpe.analysis.counts import StoredCounts
+from jaxpe.analysis.counts.stored import StoredCounts
 from jaxpe.report.findings import Finding, Page, Section, Table
 from jaxpe.report.numbers import plural
 from jaxpe.report.writing import page

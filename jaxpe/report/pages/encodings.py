@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxpe.analysis.properties import PropertyTable
-from jaxpe.encodings import EncodingProperties
-from jaxpe.encodings.analysis.properties import FAR, KEPT
+from jaxpe.encodings.analysis.properties import FAR, KEPT, EncodingProperties
 from jaxpe.report.findings import Page, Section, Table
 from jaxpe.report.writing import page
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.options import command_line
-from jaxpe.analysis.extrapolation import (
+from jaxpe.analysis.extrapolation import ExtrapolationResult
+from jaxpe.analysis.extrapolation.cost import COST_LENGTH, COST_ROWS, COST_TASK
+from jaxpe.analysis.extrapolation.result import (
     MOST_SEEDS,
     Comparison,
     ExtrapolationCell,
-    ExtrapolationResult,
     best_first,
 )
-from jaxpe.analysis.extrapolation.cost import COST_LENGTH, COST_ROWS, COST_TASK
 from jaxpe.analysis.intervals import SeedInterval
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import name_list, number, plural

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect import (
+from jaxpe.analysis.inspect import InspectResult
+from jaxpe.analysis.inspect.reach import gain_bounds
+from jaxpe.analysis.inspect.result import (
     AblationStage,
     EncodingStage,
     GeometryStage,
-    InspectResult,
     LossStage,
     NeedleStage,
     PositionMove,
     ProbeStage,
     TextReach,
 )
-from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspections import ModelMeasures, key_measures, text_reach
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import plural

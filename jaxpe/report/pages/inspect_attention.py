@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe.analysis.inspect import JUDGED, AttentionSinks, AttentionStage, InspectResult
+from jaxpe.analysis.inspect import InspectResult
+from jaxpe.analysis.inspect.attention_result import JUDGED, AttentionSinks, AttentionStage
 from jaxpe.analysis.inspections import ModelMeasures
 from jaxpe.report.findings import Figure, Finding, Section, Table
 from jaxpe.report.numbers import number, percent

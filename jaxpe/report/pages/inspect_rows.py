@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect import Means
+from jaxpe.analysis.inspect.averages import Means
 from jaxpe.analysis.inspections import MEASURES, ModelMeasures, usual_range
 from jaxpe.plot.axes import ABSENT
 from jaxpe.report.findings import Finding

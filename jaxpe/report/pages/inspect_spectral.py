@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from jaxpe.analysis.inspect import PARTS, HeadStage, InspectResult, SpectralStage
+from jaxpe.analysis.inspect import InspectResult
+from jaxpe.analysis.inspect.attention_result import PARTS, HeadStage, SpectralStage
 from jaxpe.analysis.inspections import ModelMeasures
 from jaxpe.report.findings import Section, Table
 from jaxpe.report.numbers import number

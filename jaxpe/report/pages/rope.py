@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe.plans import GroupNumbers, LayerPlan, RopeAnalysis
+from jaxpe.plans import RopeAnalysis
 from jaxpe.plans.comparison import SAME, shown_error
+from jaxpe.plans.result import GroupNumbers, LayerPlan
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, ranges
 from jaxpe.report.writing import page

@@ -17,9 +17,10 @@ from jaxpe.analysis.training_run import TrainedRun, choices, loss_trend
 from jaxpe.report.findings import Figure, Finding, Page, Section, Table
 from jaxpe.report.numbers import number, percent, plural
 from jaxpe.report.writing import page
-from jaxpe.training import TrainConfig, TrainSummary
+from jaxpe.training import TrainConfig
 from jaxpe.training.config import DEFAULT_STEPS, MACHINE
 from jaxpe.training.log import Record
+from jaxpe.training.run import TrainSummary
 
 _SCORES = {
     "min_separation": "smallest separation",

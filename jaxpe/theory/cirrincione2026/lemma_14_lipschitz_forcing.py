@@ -8,8 +8,8 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry import Distances, as_distances
-from jaxpe.geometry.distances.matrices import centre_rows
+from jaxpe.geometry import Distances
+from jaxpe.geometry.distances.matrices import as_distances, centre_rows
 from jaxpe.theory.audit import Audit, finite, less_equal
 from jaxpe.theory.gradients import (
     PositionGradients,

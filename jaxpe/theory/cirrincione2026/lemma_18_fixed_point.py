@@ -8,8 +8,8 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
-from jaxpe.geometry.distances.matrices import pair_mask
+from jaxpe.geometry import Distances, euclidean_distances, monotonicity_violation_rate
+from jaxpe.geometry.distances.matrices import as_distances, pair_mask
 from jaxpe.ntk.flow import gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, all_less_equal, finite, less, less_equal
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio, product

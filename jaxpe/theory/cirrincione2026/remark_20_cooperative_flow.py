@@ -14,11 +14,13 @@ from jaxpe.theory.monotone_fit import pairs
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 
-    Hypothesis: the symmetric α, from `jaxpe.ntk.positional_ntk`, has no negative entry, as in
-    Definition 10; the rest of that definition is (A1) of `lemma_18`. Entries within rounding of
-    the largest count as 0. Conclusion: cooperative. The two exclude each other unless all entries
-    off the diagonal are 0. If the flow is cooperative and α ≻ 0, then α is an M-matrix, α⁻¹ ≥ 0,
-    and a forcing b ≥ 0 leads to positions P* ≥ 0.
+    Hypothesis: α has no negative entry, as in Definition 10; the rest of that definition is (A1) of
+    `lemma_18`. Entries within rounding of the largest count as 0. Conclusion: cooperative. The two
+    exclude each other unless all entries off the diagonal are 0. If the flow is cooperative and
+    α ≻ 0, then α is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 leads to positions P* ≥ 0.
+
+    Args:
+        alpha: `[n, n]`, symmetric, of `jaxpe.ntk.positional_ntk`.
 
     >>> audit = remark_20(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> audit.hypotheses["f ≥ 0"].holds.item(), audit.conclusions["cooperative"].holds.item()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import InputError
+from jaxpe import InputError, encodings
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.corpus import (
     CorpusOptions,
@@ -21,13 +21,12 @@ from jaxpe.analysis.corpus import (
 )
 from jaxpe.analysis.corpus.job import top_tokens
 from jaxpe.analysis.corpus.vectors import entry_of_table
-from jaxpe.analysis.counts import CountedShard, CountHeader, CountSettings, StoredCounts
+from jaxpe.analysis.counts.settings import CountSettings
+from jaxpe.analysis.counts.stored import CountedShard, CountHeader, StoredCounts
 from jaxpe.data import TokenCorpus, dependent_groups, load_tokens
-from jaxpe.geometry import (
-    position_geometry_from_counts,
-    regroup_folds,
-    rotate_within_documents,
-)
+from jaxpe.geometry import position_geometry_from_counts, rotate_within_documents
+from jaxpe.geometry.counts.position_counts import regroup_folds
+from jaxpe.geometry.noise.cross_validation import disjoint_position_geometries
 from tests.conftest import score_only
 
 SEED = 3
@@ -71,8 +70,8 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
 
     ended = np.ones(len(corpus.ids), bool)  # none was cut
-    geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], ended=ended, **documents)
-    position, rank = found.position, jaxpe.position_rank(geometry)
+    geometry = jaxpe.geometry.position_geometry(corpus.ids, key=keys[0], ended=ended, **documents)
+    position, rank = found.position, jaxpe.geometry.position_rank(geometry)
     for name in ("squared_distances", "eigenvalues", "trace", "present"):
         np.testing.assert_allclose(getattr(position, name), getattr(geometry, name), **CLOSE)
     np.testing.assert_allclose(found.observed.split_half_trace, geometry.split_half.trace, **CLOSE)
@@ -88,29 +87,34 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     r = abs(of_position @ of_composition)
     np.testing.assert_allclose(position.composition_correlation, r, rtol=1e-3)
 
-    counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
-    error = jaxpe.noise_floor(counts).split_half_error
+    counts = jaxpe.geometry.count_tokens(corpus.ids, folds=16, **documents)
+    error = jaxpe.geometry.noise_floor(counts).split_half_error
     np.testing.assert_allclose(position.standard_errors, error, rtol=1e-3)
-    mu, D = jaxpe.positional_distributions(counts), found.observed.distances
-    np.testing.assert_allclose(found.observed.trace, jnp.trace(jaxpe.hellinger_gram(mu)), **CLOSE)
-    np.testing.assert_allclose(D, jaxpe.hellinger_distances(mu).values, **CLOSE)
-    assert found.observed.rank == jaxpe.classical_mds(jaxpe.hellinger_distances(mu), dim=4).rank
+    mu, D = jaxpe.geometry.positional_distributions(counts), found.observed.distances
+    np.testing.assert_allclose(
+        found.observed.trace, jnp.trace(jaxpe.geometry.hellinger_gram(mu)), **CLOSE
+    )
+    np.testing.assert_allclose(D, jaxpe.geometry.hellinger_distances(mu).values, **CLOSE)
+    assert (
+        found.observed.rank
+        == jaxpe.geometry.classical_mds(jaxpe.geometry.hellinger_distances(mu), dim=4).rank
+    )
 
     rotated = {"mask": corpus.mask, "exclude": (0,), "groups": groups, "ended": ended}
     nulls = [
-        jaxpe.count_tokens(rotate_within_documents(k, corpus.ids, **rotated), folds=16, **documents)
+        jaxpe.geometry.count_tokens(
+            rotate_within_documents(k, corpus.ids, **rotated), folds=16, **documents
+        )
         for k in jax.random.split(keys[0], 21)[1:5]
     ]
-    halves = jaxpe.geometry.disjoint_position_geometries(
-        counts, nulls, key=keys[2], splits=8, halvings=2
-    )
+    halves = disjoint_position_geometries(counts, nulls, key=keys[2], splits=8, halvings=2)
     intervals = jaxpe.geometry.position_intervals(geometry, halves)
     np.testing.assert_allclose(found.intervals["nearness"], intervals.nearness[:3], **CLOSE)
     by_offset = np.stack([np.asarray(x) for x in intervals.by_offset[:3]])
     np.testing.assert_allclose(position.by_offset, by_offset, **CLOSE)
     shares = [found.intervals[f"{name}_share"] for name in ("noise", "composition", "position")]
     noise, composition, of_position = (share.estimate for share in shares)
-    plug_in = jnp.trace(jaxpe.hellinger_gram(mu._replace(present=geometry.present)))
+    plug_in = jnp.trace(jaxpe.geometry.hellinger_gram(mu._replace(present=geometry.present)))
     np.testing.assert_allclose(of_position, geometry.trace / plug_in, **CLOSE)
     np.testing.assert_allclose(noise, 1 - geometry.split_half.trace / plug_in, **CLOSE)
     np.testing.assert_allclose(noise + composition + of_position, 1, **CLOSE)
@@ -136,8 +140,8 @@ def test_counts_tell_what_the_documents_tell(corpus, found):
     settings = CountSettings("words", "", 10, None, 50, (0,), 16, 20, 4, 0)
     shard = CountedShard("all.txt", 1, "0" * 32, 600, null_texts=3)
     stored = StoredCounts(
-        np.asarray(jaxpe.count_tokens(corpus.ids, folds=16, **counting).tokens),
-        np.stack([jaxpe.count_tokens(ids, folds=4, **counting).tokens for ids in rotated]),
+        np.asarray(jaxpe.geometry.count_tokens(corpus.ids, folds=16, **counting).tokens),
+        np.stack([jaxpe.geometry.count_tokens(ids, folds=4, **counting).tokens for ids in rotated]),
         CountHeader(600, settings, (shard,), None, (), corpus.tokens),
     )
     counted = analyse_counts(stored, CorpusOptions(dim=4, seed=SEED))
@@ -234,8 +238,10 @@ def test_uniform_is_over_the_whole_vocabulary(corpus):
     """A position that holds nothing, and 50 words of which 28 occur."""
     mask = corpus.mask & (np.arange(10) != 9)
     case = analyse_tokens(corpus._replace(mask=mask), replace(QUICK, empty="uniform"))
-    counts = jaxpe.count_tokens(corpus.ids, vocab_size=50, mask=mask, exclude=(0,))
-    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts, empty="uniform"))
+    counts = jaxpe.geometry.count_tokens(corpus.ids, vocab_size=50, mask=mask, exclude=(0,))
+    D = jaxpe.geometry.hellinger_distances(
+        jaxpe.geometry.positional_distributions(counts, empty="uniform")
+    )
     np.testing.assert_allclose(case.observed.distances, D.values, rtol=1e-5, atol=1e-6)
     assert (case.empty_positions, case.choices) == (1, ())
     with pytest.raises(InputError, match="9"):
@@ -258,11 +264,13 @@ def test_tokens_are_named_near_the_origin_and_at_wider_steps(origin, positions):
 def test_further_encodings_are_scored_and_a_models_table_does_not_compete(
     corpus, tmp_path, monkeypatch
 ):
-    module = "import jaxpe\n\n\ndef mine(sizes):\n    return jaxpe.sinusoidal(dim=sizes.dim)\n"
+    module = (
+        "import jaxpe\n\n\ndef mine(sizes):\n    return jaxpe.encodings.sinusoidal(dim=sizes.dim)\n"
+    )
     (tmp_path / "further_of_mine.py").write_text(module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    table = np.asarray(jaxpe.sinusoidal_vectors(np.arange(10), dim=4))
+    table = np.asarray(encodings.sinusoidal_vectors(np.arange(10), dim=4))
     options = replace(QUICK, encodings=("further_of_mine:mine",))
     found = analyse_tokens(corpus, options, encodings=(entry_of_table(table, "table"),))
     rows = {score.name: score for score in found.encodings}

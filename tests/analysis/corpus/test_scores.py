@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import EncodingSizes
 from jaxpe.analysis.corpus import CorpusOptions, analyse_tokens
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus, tokens_from_ids
+from jaxpe.encodings import EncodingSizes
 from tests.conftest import score_only
 
 QUICK = CorpusOptions(dim=2, splits=2)

@@ -4,18 +4,16 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import CorpusResult, Position
+from jaxpe.analysis.corpus import CorpusResult
+from jaxpe.analysis.corpus.result import Position
 from jaxpe.analysis.corpus.where import half_distance, over_half_of_mean, where_position_tells
-from jaxpe.geometry import (
-    PositionGeometry,
-    PositionHalves,
-    SplitHalfGeometry,
-    count_tokens,
-    mutual_information,
-    rotate_within_documents,
-    token_lists,
-)
+from jaxpe.geometry import count_tokens, rotate_within_documents
+from jaxpe.geometry.counts.token_lists import token_lists
+from jaxpe.geometry.distances.mutual_information import mutual_information
 from jaxpe.geometry.distances.nearness import position_statistics
+from jaxpe.geometry.noise.cross_validation import PositionHalves
+from jaxpe.geometry.noise.position import PositionGeometry
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 N, WORDS, DOCUMENTS = 12, 30, 600
 KEYS = jax.random.split(jax.random.key(0), 4)

@@ -9,20 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import jaxpe
+from jaxpe import geometry
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
-from jaxpe.analysis.counts import (
-    CountOptions,
-    cells,
-    count_documents,
-    is_counted,
-    job,
-    merge,
-    read_counts,
-)
+from jaxpe.analysis.counts import CountOptions, cells, job, merge, read_counts
+from jaxpe.analysis.counts.cells import count_documents
+from jaxpe.analysis.counts.stored import is_counted
 from jaxpe.data import open_tokenizer
-from jaxpe.geometry import fold_of_documents, rotate_within_documents
+from jaxpe.geometry import rotate_within_documents
+from jaxpe.geometry.counts.position_counts import fold_of_documents
 from tests.analysis.counts.test_stored import equal
 from tests.progress import Told
 
@@ -75,7 +70,7 @@ def ids_and_mask():
 def test_counts_are_those_of_the_whole(counted, ids_and_mask):
     ids, mask = ids_and_mask
     stored = read_counts(counted)
-    expected = jaxpe.count_tokens(ids, vocab_size=256, mask=mask, folds=8)
+    expected = geometry.count_tokens(ids, vocab_size=256, mask=mask, folds=8)
     np.testing.assert_array_equal(stored.table, expected.tokens)
     assert stored.header.documents == 70 == expected.documents == stored.counts.documents
     assert [(x.name, x.documents) for x in stored.header.shards] == [
@@ -94,7 +89,7 @@ def test_nulls_are_those_of_documents_rotated_by_hand(ids_and_mask):
     rows[np.divmod(numbers, cells.STRIDE)] = counts
     blocks = rows.reshape(-1, 12, 256)
     arguments = {"vocab_size": 256, "exclude": (32,)}
-    expected = jaxpe.count_tokens(ids, mask=mask, folds=8, **arguments)
+    expected = geometry.count_tokens(ids, mask=mask, folds=8, **arguments)
     np.testing.assert_array_equal(blocks[:8], expected.tokens)
     fold = np.asarray(fold_of_documents(ids, mask, folds=8)) % 4
     nulls = blocks[8:].reshape(2, 4, 12, 256)
@@ -103,7 +98,7 @@ def test_nulls_are_those_of_documents_rotated_by_hand(ids_and_mask):
         rotated = rotate_within_documents(key, ids, mask, exclude=(32,))
         for k in range(4):
             in_fold = mask & (fold == k)[:, None]
-            expected = jaxpe.count_tokens(rotated, mask=in_fold, **arguments)
+            expected = geometry.count_tokens(rotated, mask=in_fold, **arguments)
             np.testing.assert_array_equal(null[k], expected.tokens)
     assert not np.array_equal(*nulls)
 
@@ -208,7 +203,7 @@ def test_documents_of_a_group_share_a_fold_and_nulls_are_left_out_on_request(tmp
     ids, mask = BYTES.encode(texts(), length=12)
     names = [by or text for by, text in zip(authors, texts(), strict=True)]
     groups = np.array([zlib.crc32(name.encode()) for name in names])
-    expected = jaxpe.count_tokens(ids, vocab_size=256, mask=mask, folds=8, groups=groups)
+    expected = geometry.count_tokens(ids, vocab_size=256, mask=mask, folds=8, groups=groups)
     np.testing.assert_array_equal(stored.table, expected.tokens)
     header = stored.header
     assert (header.settings.group_field, header.text_field) == ("by", "text")

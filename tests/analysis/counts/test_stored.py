@@ -10,17 +10,15 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import to_json
-from jaxpe.analysis.counts import (
+from jaxpe.analysis.counts import CountOptions, merge, read_counts
+from jaxpe.analysis.counts.settings import check_settings
+from jaxpe.analysis.counts.stored import (
     CountedShard,
     CountHeader,
-    CountOptions,
     StoredCounts,
     is_counted,
-    merge,
-    read_counts,
     write_counts,
 )
-from jaxpe.analysis.counts.settings import check_settings
 from jaxpe.data import open_tokenizer
 
 TOKENS = ["be", "naï\n\u2028", "not", "or", "to"]

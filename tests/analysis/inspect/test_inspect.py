@@ -7,27 +7,24 @@ from flax import nnx
 from scipy import stats
 
 import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.inspect import (
-    STAGES,
+from jaxpe.analysis.inspect import InspectOptions, InspectResult, flax_model, inspect_model, needles
+from jaxpe.analysis.inspect.flax_model import (
     FlaxModel,
-    InspectOptions,
-    InspectResult,
-    flax_model,
-    inspect_model,
-    loss_by_position,
-    moved_positions,
-    needle_retrieval,
-    needles,
-    read_inspect_subject,
-    table_geometry,
+    encoding_names,
     token_losses,
+    unscaled_reason,
 )
-from jaxpe.analysis.inspect.flax_model import encoding_names, unscaled_reason
-from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
+from jaxpe.analysis.inspect.job import STAGES
+from jaxpe.analysis.inspect.needles import needle_retrieval
+from jaxpe.analysis.inspect.position_ablation import moved_positions
+from jaxpe.analysis.inspect.subject import read_inspect_subject
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, loss_by_position, text_windows
+from jaxpe.analysis.inspect.weights import table_geometry
 from jaxpe.data import open_tokenizer
+from jaxpe.nn.positions import position_table
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -54,7 +51,7 @@ def config(**options):
 
 
 def language_model(**options):
-    encoding = jaxpe.rope(head_dim=WIDTH, base=50.0, **options)
+    encoding = encodings.rope(head_dim=WIDTH, base=50.0, **options)
     return nn.CausalLM(nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(1)), rngs=nnx.Rngs(2))
 
 
@@ -96,10 +93,10 @@ def test_an_encoder_has_a_table_and_no_loss(tmp_path):
     assert bert.ablation.moved[0].value.estimate == pytest.approx(1, abs=1e-5)
     corpus = read_inspect_subject(options).corpus
     text_alone = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
-    counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.vocab_size, mask=text_alone)
-    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts))
-    table = nn.position_table(read_inspect_subject(options).module, length=corpus.ids.shape[1])
-    stress = float(jaxpe.scaled_stress(table, D).stress)
+    counts = jaxpe.geometry.count_tokens(corpus.ids, vocab_size=corpus.vocab_size, mask=text_alone)
+    D = jaxpe.geometry.hellinger_distances(jaxpe.geometry.positional_distributions(counts))
+    table = position_table(read_inspect_subject(options).module, length=corpus.ids.shape[1])
+    stress = float(jaxpe.geometry.scaled_stress(table, D).stress)
     assert geometry.scaled_stress == pytest.approx(stress, rel=1e-4)
     with pytest.raises(InputError, match="positions and the corpus"):
         table_geometry(np.ones((3, 2)), corpus)
@@ -169,17 +166,17 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     )
     means = (found.scaled[0].loss.mean for found in (begun, replaced))
     np.testing.assert_allclose(*means, atol=1e-6)
-    frequencies = jaxpe.encodings.rope_frequencies(head_dim=WIDTH, base=50.0)
+    frequencies = encodings.rope_frequencies(head_dim=WIDTH, base=50.0)
     for model in (rotary, language_model(layout="interleaved")):
         run, at = FlaxModel(model).losses(), np.arange(texts.shape[-1])
         np.testing.assert_allclose(run(texts, at, frequencies), run(texts, at), atol=1e-5)
-    turned, window = jaxpe.rope(head_dim=WIDTH), jaxpe.encodings.sliding_window(size=4)
-    pattern = jaxpe.encodings.interleaved_layers(window, turned, period=2)
+    turned, window = encodings.rope(head_dim=WIDTH), encodings.sliding_window(size=4)
+    pattern = encodings.interleaved_layers(window, turned, period=2)
     mixed = nn.Decoder(config(), layer_encoding=pattern, rngs=nnx.Rngs(1))
     assert unscaled_reason(mixed, 64, rope) == "layers differ in their positions"
     assert encoding_names(mixed) == ["rotary", "windows of attention"]
     assert set(FlaxModel(mixed).absent()) == {"spectral", "heads"}
-    windowed = nn.Decoder(config(), encoding=jaxpe.chain(turned, window), rngs=nnx.Rngs(1))
+    windowed = nn.Decoder(config(), encoding=encodings.chain(turned, window), rngs=nnx.Rngs(1))
     assert unscaled_reason(windowed, 64, rope) == "positions enter in other ways, too"
 
 

@@ -9,28 +9,20 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.analysis.inspect import (
-    FlaxModel,
-    ModelSizes,
-    Trace,
-    ablate_positions,
-    context_reach,
-    embedding_reach,
-    loss_by_position,
-    position_probe,
-    probe_layers,
-    token_loss,
-)
+from jaxpe.analysis.inspect import position_probe, token_loss
 from jaxpe.analysis.inspect.attention_statistics import (
     _jackknife,
     _statistics,
 )
 from jaxpe.analysis.inspect.documents import Sample
+from jaxpe.analysis.inspect.flax_model import FlaxModel, ModelSizes, Trace
 from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
-from jaxpe.analysis.inspect.reach import gain_bounds
+from jaxpe.analysis.inspect.position_ablation import ablate_positions
+from jaxpe.analysis.inspect.position_probe import probe_layers
+from jaxpe.analysis.inspect.reach import context_reach, embedding_reach, gain_bounds
 from jaxpe.analysis.inspect.rotary_bands import rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
-from jaxpe.analysis.inspect.token_loss import _bin_means, _edges, text_windows
+from jaxpe.analysis.inspect.token_loss import _bin_means, _edges, loss_by_position, text_windows
 from jaxpe.analysis.inspect.variance import MeanAndSpread, Spread
 from jaxpe.geometry import position_decodability
 from jaxpe.plans import RopeOptions, explain_rope
@@ -64,8 +56,8 @@ def decoder():
     config = nn.TransformerConfig(
         vocab_size=12, dim=8, num_layers=1, num_heads=2, head_dim=8, init_scale=0.3
     )
-    encoding = jaxpe.chain(
-        jaxpe.rope(head_dim=8, base=50.0), jaxpe.encodings.sliding_window(size=8)
+    encoding = jaxpe.encodings.chain(
+        jaxpe.encodings.rope(head_dim=8, base=50.0), jaxpe.encodings.sliding_window(size=8)
     )
     decoder = nn.Decoder(config, encoding=encoding, rngs=nnx.Rngs(1))
     return nn.CausalLM(decoder, rngs=nnx.Rngs(2))

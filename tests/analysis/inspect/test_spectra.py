@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import jaxpe
-from jaxpe import nn
+from jaxpe import encodings, nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.inspect import documents as drawn
-from jaxpe.analysis.inspect import head_ablation, head_drops, inspect_attention
-from jaxpe.analysis.inspect import logit_spectra as of_sample
+from jaxpe.analysis.inspect import head_ablation
+from jaxpe.analysis.inspect.attention_statistics import inspect_attention
+from jaxpe.analysis.inspect.head_ablation import head_drops
+from jaxpe.analysis.inspect.head_spectra import logit_spectra as of_sample
 from jaxpe.analysis.inspect.rotary_bands import find_rotation
 from jaxpe.analysis.inspect.variance import logit_spread
 from jaxpe.analysis.subject import Subject
-from jaxpe.data import LabelledTokens, tokens_from_ids
+from jaxpe.data import tokens_from_ids
+from jaxpe.data.corpora.labelled import LabelledTokens
+from jaxpe.nn.heads import trunk
 from jaxpe.training.documents import Vocabulary
 
 LENGTH, LAYERS, HEADS, WIDTH, DOCUMENTS = 6, 2, 4, 8, 24
@@ -41,7 +44,9 @@ def sample(module, *, examples=12, rows=DOCUMENTS, shortest=LENGTH):
 
 @pytest.fixture(scope="module")
 def rotary():
-    decoder = nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=4.0), rngs=nnx.Rngs(1))
+    decoder = nn.Decoder(
+        config(), encoding=encodings.rope(head_dim=WIDTH, base=4.0), rngs=nnx.Rngs(1)
+    )
     model = nn.CausalLM(decoder, rngs=nnx.Rngs(2))
     of, corpus = sample(model)
     return of, of_sample(of), inspect_attention(of, corpus=corpus)
@@ -50,14 +55,14 @@ def rotary():
 @pytest.fixture(scope="module")
 def traced(rotary):
     """Logits of the rows."""
-    apply, params = nn.functionalize(nn.trunk(rotary[0].module))
+    apply, params = nn.functionalize(trunk(rotary[0].module))
     trace = jax.jit(lambda ids: apply(params, ids, trace=True))
     return np.asarray(trace(rotary[0].rows).logits, np.float64)
 
 
 def test_logits_of_the_offset_alone_are_said_to_be():
     """Queries are 0, so that the logits are ALiBi's."""
-    encoder = nn.Encoder(config(), encoding=jaxpe.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
+    encoder = nn.Encoder(config(), encoding=encodings.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
     query = encoder.layers.attention.query
     query.kernel[...] = jnp.zeros_like(query.kernel[...])
     of, corpus = sample(encoder)
@@ -114,11 +119,13 @@ def test_means_are_those_of_traced_logits(rotary, traced):
 @pytest.mark.parametrize(
     ("encoding", "dim", "layout"),
     [
-        (jaxpe.rope(head_dim=WIDTH, fraction=0.5), 4, "half_split"),
-        (jaxpe.rope(head_dim=WIDTH, layout="interleaved"), 8, "interleaved"),
-        (jaxpe.alibi(num_heads=HEADS), None, None),
+        (encodings.rope(head_dim=WIDTH, fraction=0.5), 4, "half_split"),
+        (encodings.rope(head_dim=WIDTH, layout="interleaved"), 8, "interleaved"),
+        (encodings.alibi(num_heads=HEADS), None, None),
         (
-            jaxpe.per_head([jaxpe.rope(head_dim=WIDTH), *[jaxpe.identity()] * (HEADS - 1)]),
+            encodings.per_head(
+                [encodings.rope(head_dim=WIDTH), *[encodings.identity()] * (HEADS - 1)]
+            ),
             None,
             None,
         ),

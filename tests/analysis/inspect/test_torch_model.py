@@ -11,15 +11,10 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe.analysis.inspect import (
-    FlaxModel,
-    InspectOptions,
-    TorchModel,
-    inspect_model,
-    inspect_torch,
-)
+from jaxpe.analysis.inspect import InspectOptions, inspect_model, inspect_torch
+from jaxpe.analysis.inspect.flax_model import FlaxModel
 from jaxpe.analysis.inspect.rotary_bands import rotary_bands
-from jaxpe.analysis.inspect.torch_model import load_torch
+from jaxpe.analysis.inspect.torch_model import TorchModel, load_torch
 from jaxpe.nn import Bert, load_model
 from tests.analysis.inspect.folders import text, with_tokenizer
 
