@@ -5,8 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxpe
-from jaxpe import encodings, geometry
 from tests.cases import CALLS, CASES, EXEMPT, public_functions
 from tests.cases.geometry import GEOMETRY
 from tests.compilation import compilations
@@ -43,13 +41,6 @@ def test_every_public_function_is_in_the_table(package):
     rows = {*CALLS, *CASES}
     called = rows | {name for name in public_functions(package) if f"{name}_of_points" in rows}
     assert public_functions(package) - called == EXEMPT[package]
-
-
-@pytest.mark.parametrize("module", [geometry, encodings])
-def test_flat_names_are_those_of_their_package(module):
-    shared = set(module.__all__) & set(dir(jaxpe))
-    assert len(shared) > 25
-    assert all(getattr(jaxpe, name) is getattr(module, name) for name in shared)
 
 
 def program_of(name):

@@ -24,7 +24,7 @@ from jaxpe import encodings
 from jaxpe.encodings.families.rotary import Layout
 
 PEER, LIMIT = "Hugging Face", "multiply"
-LAYOUTS: tuple[Layout, ...] = ("half_split", "interleaved")
+LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
 SMALL, LARGE = (4, 1024, 12, 64), (4, 2048, 32, 64)  # batch, n, heads, head_dim; LARGE is in memory
 QUICK = (2, 256, 4, 64)
 
@@ -35,7 +35,7 @@ def plain_rope(x: Array, positions: Array, *, layout: Layout) -> Array:
     omega = 10_000.0 ** (-jnp.arange(0, dim, 2, dtype=jnp.float32) / dim)
     angles = positions.astype(jnp.float32)[:, None, None] * omega
     cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
-    if layout == "half_split":
+    if layout == "half":
         a, b = x[..., : dim // 2], x[..., dim // 2 :]
         return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     a, b = x[..., ::2], x[..., 1::2]
@@ -107,7 +107,7 @@ def check_agreement(shape: tuple[int, ...], peer: str) -> dict[str, Any]:
             versions = {name: worker.about[name] for name in ("torch", "transformers")}
             results[PEER] = np.load(out)
     for name, values in results.items():
-        layout = "interleaved" if "interleaved" in name else "half_split"
+        layout = "interleaved" if "interleaved" in name else "half"
         np.testing.assert_allclose(values, results[f"jaxpe {layout}"], atol=2e-3, err_msg=name)
     return versions
 
@@ -138,7 +138,7 @@ def rope_result(
     for worker in peer.values():
         worker.close()
     own = {f"plain JAX {layout}": f"jaxpe {layout}" for layout in LAYOUTS}
-    own |= dict.fromkeys(peer, "jaxpe half_split")
+    own |= dict.fromkeys(peer, "jaxpe half")
     return {
         "milliseconds": {name: 1e3 * value for name, value in contest.medians(seconds).items()},
         "over_multiply": contest.ratios(seconds, LIMIT),

@@ -71,7 +71,7 @@ def layout_of_the_code() -> dict[str, float]:
     interleaved = encodings.rope(head_dim=8, layout="interleaved")
     ours, keys = (np.asarray(interleaved.query((), x[:, None], i)[:, 0]) for x in (q, k))
     half = np.asarray(encodings.rope(head_dim=8).key((), k[:, None], i)[:, 0])
-    order = rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
+    order = rotary_permutation(rotary_dim=8, source="interleaved", target="half")
     theirs, logits = _their_rope(q, cos, sin), ours @ keys.T
     return {
         "after_the_permutation": np.max(np.abs(theirs - ours[:, order])),

@@ -73,7 +73,7 @@ from jaxpe.encodings.families.rotary import (
 from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
-from jaxpe.encodings.registry import EncodingSizes, register
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
 from jaxpe.encodings.scalings import ResonanceScaling
 from jaxpe.plans.scaling import (
     DynamicScaling,
@@ -88,20 +88,21 @@ from jaxpe.plans.scaling import (
 )
 
 __all__ = [
-    "AttentionMask", "DynamicScaling", "Encoding", "EncodingSizes", "LayerPattern",
-    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "NtkByPartsScaling", "NtkScaling",
-    "ProportionalScaling", "ResonanceScaling", "Rows", "YarnScaling", "alibi", "alibi_line",
-    "attend", "attention_chunks", "attention_logits", "attention_weights", "axial_rope", "cable",
-    "carope", "catalogue", "chain", "chebyshev", "chebyshev_vectors", "convert_rotary_layout",
-    "cope", "cosine", "cosine_vectors", "dape", "deberta", "directional_rope", "dual_chunk",
-    "encoding_distances", "encoding_properties", "fire", "fope", "fourier", "fox", "from_file",
-    "from_matrix", "from_vectors", "gemma3", "grape_additive", "grape_multiplicative", "identity",
-    "information_optimal", "inkling", "interleaved_layers", "inverse_frequencies", "kerple",
-    "learned", "legendre", "legendre_vectors", "llama4", "log_position", "low_rank", "mrope",
-    "path_attention", "per_head", "pope", "position_offsets", "position_temperature",
-    "power_positions", "random_fixed", "random_vectors", "register", "rerope", "rope",
-    "rope_frequencies", "rope_from_hf", "rotary_orbit", "rotate_by", "scale_positions",
-    "selective_rope", "self_extend", "shaw", "sinusoidal", "sinusoidal_vectors",
-    "sliding_window", "smollm3", "spherical_harmonic_vectors", "spherical_harmonics", "ssmax",
-    "t5", "transformer_xl", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
+    "AttentionMask", "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingSizes",
+    "LayerPattern", "LinearScaling", "Llama3Scaling", "LongRopeScaling", "NtkByPartsScaling",
+    "NtkScaling", "ProportionalScaling", "ResonanceScaling", "Rows", "YarnScaling", "alibi",
+    "alibi_line", "attend", "attention_chunks", "attention_logits", "attention_weights",
+    "axial_rope", "cable", "carope", "catalogue", "chain", "chebyshev", "chebyshev_vectors",
+    "convert_rotary_layout", "cope", "cosine", "cosine_vectors", "dape", "deberta",
+    "directional_rope", "dual_chunk", "encoding_distances", "encoding_properties", "fire",
+    "fope", "fourier", "fox", "from_file", "from_matrix", "from_vectors", "gemma3",
+    "grape_additive", "grape_multiplicative", "identity", "information_optimal", "inkling",
+    "interleaved_layers", "inverse_frequencies", "kerple", "learned", "legendre",
+    "legendre_vectors", "llama4", "log_position", "low_rank", "mrope", "path_attention",
+    "per_head", "pope", "position_offsets", "position_temperature", "power_positions",
+    "random_fixed", "random_vectors", "register", "rerope", "rope", "rope_frequencies",
+    "rope_from_hf", "rotary_orbit", "rotate_by", "scale_positions", "selective_rope",
+    "self_extend", "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3",
+    "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "t5", "transformer_xl",
+    "warp_positions", "wavelet", "wavelet_vectors", "xpos",
 ]  # fmt: skip

@@ -58,7 +58,11 @@ class Rows(NamedTuple):
     carry: Any = None
 
     def part(self, index: int) -> "Rows":
-        """Rows with one entry of a carry that is a tuple."""
+        """Rows with one entry of a carry that is a tuple.
+
+        Args:
+            index: which entry.
+        """
         return self if self.carry is None else self._replace(carry=self.carry[index])
 
 

@@ -68,6 +68,9 @@ class CatalogueEntry(NamedTuple):
     def first_layer(self, sizes: EncodingSizes) -> Encoding:
         """The encoding, or the encoding of the first layer where they differ by layer.
 
+        Args:
+            sizes: sizes of the encoding.
+
         >>> smollm3, = catalogue("smollm3")
         >>> smollm3.first_layer(EncodingSizes()).defines("query")
         True

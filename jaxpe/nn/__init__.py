@@ -22,10 +22,9 @@ from jaxpe.nn.warm_start import with_encoding
 
 __all__ = [
     "Bert", "CausalLM", "Classifier", "Decoder", "Encoder", "EncoderDecoder", "LatentSizes",
-    "MaskedLM", "Regressor", "Seq2SeqLM", "TransformerConfig",
-    "attention_fn", "attention_mask", "content_logits", "evict_tokens", "functionalize", "generate",
-    "head_encoding", "init_model", "load_causal_lm", "load_classifier", "load_masked_lm",
-    "load_model", "load_seq2seq_lm", "move_cache", "nope_decoder", "packed_positions",
-    "padded_positions", "partition_rules", "position_functions", "save_huggingface",
-    "split_heads", "with_encoding",
+    "MaskedLM", "Regressor", "Seq2SeqLM", "TransformerConfig", "attention_fn", "attention_mask",
+    "content_logits", "evict_tokens", "functionalize", "generate", "head_encoding",
+    "init_model", "load_causal_lm", "load_classifier", "load_masked_lm", "load_model",
+    "load_seq2seq_lm", "move_cache", "nope_decoder", "packed_positions", "padded_positions",
+    "partition_rules", "position_functions", "save_huggingface", "split_heads", "with_encoding",
 ]  # fmt: skip

@@ -360,7 +360,7 @@ class LatentAttention(_Attention):
     >>> config = nn.TransformerConfig(
     ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, latent=latent)
     >>> rope = encodings.rope(head_dim=2)
-    >>> attention = nn.LatentAttention(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> attention = LatentAttention(config, encoding=rope, rngs=nnx.Rngs(0))
     >>> attention(jnp.ones((5, 8)), Context(jnp.arange(5), jnp.arange(5))).output.shape
     (5, 8)
     """

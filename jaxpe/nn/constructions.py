@@ -97,8 +97,11 @@ def content_logits(
 ) -> Float[Array, "later *batch heads n n"]:
     """Content logits f_cnt of Eq. (37), without the first two entries of queries and keys.
 
-    For every layer of `nope_decoder` except the first, from traced hidden states, in float32 or
-    wider.
+    They are for every layer except the first, in float32 or wider.
+
+    Args:
+        decoder: a model of `nope_decoder`.
+        hidden_states: its traced hidden states, `[layers + 1, ..., n, dim]`.
 
     >>> from jaxpe import nn
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=2, num_heads=1, length=4)

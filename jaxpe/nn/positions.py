@@ -22,12 +22,12 @@ _SHIFT = "shift"
 
 
 class Projections(NamedTuple):
-    """W_Q, W_K, W_V and W_O of the first layer, per head, without biases."""
+    """Projections of the first layer, per head, without biases."""
 
-    query: Float[Array, "dim heads head_dim"]
-    key: Float[Array, "dim heads head_dim"]
-    value: Float[Array, "dim heads head_dim"]
-    output: Float[Array, "heads head_dim dim"]
+    query: Float[Array, "dim heads head_dim"]  # W_Q
+    key: Float[Array, "dim heads head_dim"]  # W_K
+    value: Float[Array, "dim heads head_dim"]  # W_V
+    output: Float[Array, "heads head_dim dim"]  # W_O
 
 
 def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n dim"]:

@@ -199,7 +199,7 @@ def pair_logits(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     rotary_dim: int | None = None,
     scale: float | ArrayLike | None = None,
 ) -> PairLogits:
@@ -363,7 +363,7 @@ def _full_bias(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q
 def _pair_products(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
     """Products of each pair of entries, and of the entries in no pair."""
     order = rotary_permutation(
-        rotary_dim=rotary_dim, source=layout, target="half_split", head_dim=q.shape[-1]
+        rotary_dim=rotary_dim, source=layout, target="half", head_dim=q.shape[-1]
     )
     half = rotary_dim // 2
     q, k = (jnp.take(x, order, axis=-1) for x in (q, repeat_heads(k, q.shape[-2])))

@@ -33,7 +33,7 @@ _MASK = ("[MASK]", "<mask>")
 class Vocabulary(NamedTuple):
     """Texts of a model's ids and names of its classes; saved with a run."""
 
-    task: Task
+    task: Task  # what the model predicts
     tokens: list[str]  # text of each id
     classes: tuple[str, ...] = ()  # names of the classes; empty for language models
     mask_id: int | None = None  # id of [MASK]; None unless the task is mlm

@@ -203,8 +203,8 @@ def logits_at(
 ) -> Float[Array, "batch places vocab"]:
     """Logits of a `jaxpe.nn.MaskedLM` at some places alone, since the head dominates the cost.
 
-    >>> from types import SimpleNamespace as Output
     >>> from flax import nnx
+    >>> from jaxpe import nn
     >>> config = nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
     >>> encoder = nn.Encoder(config, rngs=nnx.Rngs(0))
     >>> model = nn.MaskedLM(encoder, rngs=nnx.Rngs(1))

@@ -43,11 +43,9 @@ def public_functions(package: str) -> set[str]:
 # Public functions without a row: on the host, of sizes or of functions alone, or made of two that
 # have rows.
 EXEMPT = {
-    "geometry": {"pad_documents", "position_bins", "stack_corpora", "token_lists"}
-    | {"significant_rank"},
+    "geometry": {"stack_corpora", "token_lists", "significant_rank"},
     "encodings": constructors()
-    | {"alibi_slopes", "catalogue", "encoding_properties", "inverse_frequencies", "register"}
-    | {"resolve", "rope_frequencies", "rotary_permutation"},
+    | {"catalogue", "encoding_properties", "inverse_frequencies", "register", "rope_frequencies"},
     "spectral": set(),
     "ntk": {"solve_flow"},
 }

@@ -420,7 +420,7 @@ GEOMETRY: dict[str, Case] = {
     ),
     "convert_rotary_layout": Case(
         lambda w: encodings.convert_rotary_layout(
-            w, num_heads=2, source="interleaved", target="half_split"
+            w, num_heads=2, source="interleaved", target="half"
         ),
         lambda rng: (rng.standard_normal((3, 8)),),
         cubed,

@@ -1,6 +1,7 @@
 """Rows of `jaxpe.ntk`."""
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jaxpe import ntk
@@ -11,7 +12,7 @@ SGD = optax.sgd(0.1)
 
 def _flow(rng):
     A = rng.standard_normal((N, N))
-    return A @ A.T, rng.standard_normal((N, 3)), rng.standard_normal((N, 3))
+    return A @ A.T + np.eye(N), rng.standard_normal((N, 3)), rng.standard_normal((N, 3))
 
 
 def _linear(rng):

@@ -44,8 +44,7 @@ def test_is_what_the_encoding_rotates(write, pairing):
         plan = simple_plan(head_dim=64, base=500_000.0, pairing=pairing, context=4096)
         (group,) = golden_vectors([plan])["groups"]
         assert group["positions"].tolist() == [0, 1, 2, 4095, 4096, 2**15, 2**20]
-        layout = {"half": "half_split"}.get(pairing, pairing)
-        encoding = rope(head_dim=64, base=500_000.0, layout=layout)
+        encoding = rope(head_dim=64, base=500_000.0, layout=pairing)
     for name in ("q", "k"):
         x, positions = group[name], group["positions"]
         with jax.enable_x64(True):

@@ -65,7 +65,7 @@ def sampled(encoding, params, *, heads, samples=4000):
 
 
 def test_rope_induces_the_sinusoidal_distances():
-    for layout in ("half_split", "interleaved"):
+    for layout in ("half", "interleaved"):
         encoding = rope(head_dim=DIM, layout=layout)
         points = encoding_distances(encoding, (), PLACES, num_heads=1, head_dim=DIM)
         logits = encoding_distances(

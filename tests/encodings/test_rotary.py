@@ -70,7 +70,7 @@ def turned_slowly(x, angles, interleaved=False):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_the_hook_is_the_obvious_formula(interleaved):
     q, _, _ = qkv()
-    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half_split")
+    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half")
     for places in (PLACES, -PLACES, PLACES + 0.3, PLACES + 10**6):
         angles = places[:, None] * inverse_frequencies(DIM)
         expected = turned_slowly(q, angles, interleaved)
@@ -188,7 +188,7 @@ def test_without_a_length_cached_keys_keep_old_frequencies(scaling):
 def test_derivatives_are_those_of_the_obvious_formula(interleaved):
     """Reverse, forward, batched and twice, in the query and in float positions."""
     q, g, _ = qkv()
-    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half_split")
+    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half")
     w = jnp.asarray(inverse_frequencies(DIM))
     i = PLACES + 0.25
 
@@ -402,7 +402,7 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
             w, num_heads=h, axis=axis, rotary_dim=rotary_dim, **way
         )
 
-    way = {"source": "interleaved", "target": "half_split"}
+    way = {"source": "interleaved", "target": "half"}
     changed = [
         converted(k if axis == -1 else k.T, h, axis, **way)
         for k, h in zip(kernels, (heads, groups), strict=True)
@@ -415,11 +415,11 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
         )
         for layout, qk in (
             ("interleaved", projected(kernels, biases)),
-            ("half_split", projected(changed, changed_biases)),
+            ("half", projected(changed, changed_biases)),
         )
     )
     np.testing.assert_allclose(after, before, atol=1e-13)
-    way = {"source": "half_split", "target": "interleaved"}
+    way = {"source": "half", "target": "interleaved"}
     np.testing.assert_array_equal(converted(changed[0], heads, **way), kernels[0])
 
 

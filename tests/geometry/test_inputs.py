@@ -15,6 +15,7 @@ from jaxpe.geometry.distances.pairs import sum_over_pairs
 from jaxpe.geometry.distances.points import as_points, hellinger_points
 from jaxpe.geometry.mds.classical import low_rank_factors
 from jaxpe.geometry.mds.from_points import classical_mds_from_points
+from jaxpe.spectral.norms import spectral_norm
 from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)
@@ -252,7 +253,7 @@ def of_narrow(x):
         "fisher_rao_distances": geometry.fisher_rao_distances(shares(x)).values,
         "toeplitz_residual": geometry.toeplitz_residual(300 * x[:3]),
         "spectrum": spectral.spectrum(300 * x[:3]).values,
-        "spectral_norm": spectral.spectral_norm(300 * x),
+        "spectral_norm": spectral_norm(300 * x),
         "schur_bounds": spectral.schur_bounds(x[:3], x[:3]).values,
         "deposit": spectral.deposit(x).entropy,
         "gradient_flow": ntk.gradient_flow(x[:3], x[:3], x[:3]).at(1.0),

@@ -8,6 +8,7 @@ from flax import nnx
 
 from jaxpe import encodings, nn
 from jaxpe.nn.generate import _next_token, _Sampling, _top_logits
+from jaxpe.nn.heads import pooled as pooled_vector
 from tests.nn.models import (
     VOCAB,
     config,
@@ -61,7 +62,10 @@ def test_every_mask_of_dropout_has_a_key_of_its_own():
 
 
 def test_pooling():
-    hidden, pooled = np.arange(12.0).reshape(2, 3, 2), jax.jit(nn.pooled, static_argnames="pooling")
+    hidden, pooled = (
+        np.arange(12.0).reshape(2, 3, 2),
+        jax.jit(pooled_vector, static_argnames="pooling"),
+    )
     mask = np.array([[True, True, False], [False] * 3])
     np.testing.assert_array_equal(pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
     np.testing.assert_array_equal(pooled(hidden, pooling="first"), hidden[:, 0])

@@ -90,8 +90,8 @@ def test_cos_and_sin_as_forward_gives_them(name):
 
 POSITIONS = ["arange", "padded_packed", "far"]
 MODELS = {
-    "llama": {"layout": "half_split"},
-    "neox": {"layout": "half_split", "fraction": 0.5},
+    "llama": {"layout": "half"},
+    "neox": {"layout": "half", "fraction": 0.5},
     "gptj": {"layout": "interleaved"},
     "gptj_partial": {"layout": "interleaved", "fraction": 0.5},
     "glm": {"layout": "interleaved", "fraction": 0.5},
@@ -104,7 +104,7 @@ def test_rotated_queries_and_keys(model):
     encoding = encodings.rope(head_dim=16, **MODELS.get(model, {"layout": "interleaved"}))
     order = np.arange(16)
     if model == "deepseek":
-        order = rotary_permutation(rotary_dim=16, source="interleaved", target="half_split")
+        order = rotary_permutation(rotary_dim=16, source="interleaved", target="half")
     hooks = jax.jit(lambda q, k, i: (encoding.query((), q, i), encoding.key((), k, i)))
     for ids in POSITIONS:
         found = hooks(HF["q"], HF["k"], HF[f"position_ids_{ids}"])

@@ -128,7 +128,7 @@ def test_positions_are_toeplitz_where_the_projection_is_an_isometry():
 # Rotary encodings, by pairs.
 
 ROPES = {
-    "half_split": {},
+    "half": {},
     "partial_interleaved": {"fraction": 0.25, "layout": "interleaved"},
     "yarn": {"scaling": YarnScaling(4.0, 64)},
     "dynamic": {"scaling": DynamicScaling(4.0, 8), "length": 16},
@@ -140,7 +140,7 @@ def test_pairs_turn_by_their_phases(name):
     """Logits under RoPE are Re[gram ∘ phases], with the Gram matrix of complex pairs."""
     options = ROPES[name]
     encoding = chain(rope(head_dim=DIM, **options), alibi(num_heads=HEADS))
-    layout = options.get("layout", "half_split")
+    layout = options.get("layout", "half")
     settings = {key: value for key, value in options.items() if key != "layout"}
     frequencies = rope_frequencies(head_dim=DIM, **settings)
     own = {**WHERE, "scale": 0.3}
@@ -155,7 +155,7 @@ def test_pairs_turn_by_their_phases(name):
     parts, total, logits = run(q, k)
     np.testing.assert_allclose(total, logits, atol=1e-12)
     first, second = (slice(0, width, 2), slice(1, width, 2))
-    if layout == "half_split":
+    if layout == "half":
         first, second = slice(0, width // 2), slice(width // 2, width)
     pairs = [x[..., first] + 1j * x[..., second] for x in (q, np.repeat(k, 2, axis=-2))]
     gram = np.einsum("...qhp,...khp->...hpqk", pairs[0], pairs[1].conj())
@@ -167,8 +167,8 @@ def test_pairs_turn_by_their_phases(name):
 
 PAIRED = {
     "xpos_interleaved": (xpos(head_dim=DIM, layout="interleaved"), "interleaved", 1),
-    "axial": (axial_rope(head_dim=DIM), "half_split", 2),
-    "mrope": (mrope(head_dim=DIM, sections=(2, 1, 1)), "half_split", 3),
+    "axial": (axial_rope(head_dim=DIM), "half", 2),
+    "mrope": (mrope(head_dim=DIM, sections=(2, 1, 1)), "half", 3),
 }
 
 

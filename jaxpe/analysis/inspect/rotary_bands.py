@@ -1,6 +1,6 @@
 """Rotary frequencies that heads use, by the norms of pairs of queries and keys."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ class Rotation(NamedTuple):
 
     angles: np.ndarray  # radians a position, [pairs]
     rotary_dim: int
-    layout: Literal["half_split", "interleaved"]
+    pairing: str  # "half" or "interleaved"
 
 
 def rotary_bands(queries: Any, keys: Any, rotation: Rotation, *, context: int) -> RotaryBands:
@@ -33,7 +33,7 @@ def rotary_bands(queries: Any, keys: Any, rotation: Rotation, *, context: int) -
         context: positions for which the model was configured, at least 32.
 
     >>> x = np.ones((1, 2, 3, 1, 4))
-    >>> rotation = Rotation(np.array([1.0, 0.001]), 4, "half_split")
+    >>> rotation = Rotation(np.array([1.0, 0.001]), 4, "half")
     >>> rotary_bands(x, x, rotation, context=1000).share.tolist()
     [[[0.5, 0.0, 0.5]]]
     """
@@ -51,7 +51,7 @@ def rotary_bands(queries: Any, keys: Any, rotation: Rotation, *, context: int) -
 def _pair_norms(x: Any, rotation: Rotation) -> np.ndarray:
     """Norms of the pairs of entries that rotate together, `[..., pairs]`."""
     x, half = np.asarray(x, np.float64)[..., : rotation.rotary_dim], rotation.rotary_dim // 2
-    if rotation.layout == "half_split":
+    if rotation.pairing == "half":
         return np.hypot(x[..., :half], x[..., half:])
     return np.hypot(x[..., ::2], x[..., 1::2])
 
@@ -73,12 +73,12 @@ def find_rotation(module: Any) -> Rotation | None:
     dim = len(rotary)
     if dim < 2 or dim % 2 or rotary[-1] != dim - 1:
         return None
-    half_split = partner[0] == dim // 2
-    first = np.arange(dim // 2) if half_split else np.arange(0, dim, 2)
-    if (partner[first] != first + (dim // 2 if half_split else 1)).any():
+    halves = partner[0] == dim // 2
+    first = np.arange(dim // 2) if halves else np.arange(0, dim, 2)
+    if (partner[first] != first + (dim // 2 if halves else 1)).any():
         return None
     angles = np.abs(np.arctan2(rotated[first, partner[first]], rotated[first, first]))
-    return Rotation(angles, dim, "half_split" if half_split else "interleaved")
+    return Rotation(angles, dim, "half" if halves else "interleaved")
 
 
 def _rotated_basis(model: Any) -> Array:

@@ -51,7 +51,6 @@ _NOT_FLAX = (
     "Queries and keys are split into content and position, and heads are ablated, in models that "
     "jaxpe.nn loads; transformers ran this one."
 )
-_LAYOUTS: dict[str | None, Any] = {"half": "half_split", "interleaved": "interleaved"}
 _ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
@@ -348,12 +347,12 @@ class TorchModel:
     def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
         """Rotation of the configuration, and a program (ids) of queries and keys."""
         plan = rope.widest if rope is not None and len(rope.groups) == 1 else None
-        if plan is None or plan.place != "first" or plan.pairing not in _LAYOUTS:
+        if plan is None or plan.place != "first" or plan.pairing not in ("half", "interleaved"):
             return None
         maps = self._chosen_maps(self._maps)[1]
         if any(one.heads is None or one.heads[0].shape[-1] != plan.head_dim for one in maps):
             return None
-        rotation = Rotation(np.asarray(plan.frequencies), plan.turning, _LAYOUTS[plan.pairing])
+        rotation = Rotation(np.asarray(plan.frequencies), plan.turning, plan.pairing)
 
         def run(ids: Any) -> list[np.ndarray]:
             heads = [one.heads for one in self._chosen_maps(self._traced(ids)[1])[1]]

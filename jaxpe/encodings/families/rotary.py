@@ -38,7 +38,7 @@ from jaxpe.plans.scaling import (
     scaling_from_hf,
 )
 
-Layout = Literal["half_split", "interleaved"]
+Layout = Literal["half", "interleaved"]
 Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
 
 
@@ -54,7 +54,7 @@ def rope(
     *,
     head_dim: int,
     base: Scalar = 10_000.0,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     fraction: float = 1.0,
     scaling: Scaling | None = None,
     length: Length = None,
@@ -102,7 +102,7 @@ def rope(
     vectors="a circle",
     variant_of="rope",
 )
-def directional_rope(*, head_dim: int, layout: Layout = "half_split") -> Encoding:
+def directional_rope(*, head_dim: int, layout: Layout = "half") -> Encoding:
     """DRoPE: every pair turns by the heading of an agent, in radians (Zhao et al. 2025).
 
     RoPE whose frequencies are all 1: a query of heading α and a key of heading β have the product
@@ -150,7 +150,7 @@ def xpos(
     *,
     head_dim: int,
     base: Scalar = 10_000.0,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     scale_base: Scalar = 512.0,
     gamma: Scalar = 0.4,
     center: Scalar = 0.0,
@@ -211,7 +211,7 @@ def axial_rope(
     head_dim: int,
     axes: int = 2,
     base: Scalar = 10_000.0,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     frequencies: Sequence[float] | ArrayLike | None = None,
 ) -> Encoding:
     """Axial RoPE for positions with several coordinates, `[..., n, axes]`: images, video.
@@ -255,7 +255,7 @@ def mrope(
     sections: Sequence[int],
     interleaved_sections: bool = False,
     base: Scalar = 10_000.0,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     fraction: float = 1.0,
     scaling: Scaling | None = None,
     length: Length = None,
@@ -293,7 +293,7 @@ def rope_from_hf(
     *,
     head_dim: int,
     max_position_embeddings: int | None = None,
-    layout: Layout = "half_split",
+    layout: Layout = "half",
     length: Length = None,
 ) -> Encoding:
     """Rotary encoding from the entry of a Hugging Face configuration.
@@ -336,7 +336,7 @@ def rotary_permutation(
 ) -> np.ndarray:
     """Indices p with x_target = x_source[..., p].
 
-    >>> rotary_permutation(rotary_dim=4, source="interleaved", target="half_split").tolist()
+    >>> rotary_permutation(rotary_dim=4, source="interleaved", target="half").tolist()
     [0, 2, 1, 3]
     """
     _check_width(head_dim or rotary_dim, rotary_dim)
@@ -374,7 +374,7 @@ def convert_rotary_layout(
         ValueError: an axis that does not divide into heads of whole pairs.
 
     >>> w = jnp.arange(8.0)
-    >>> convert_rotary_layout(w, num_heads=2, source="interleaved", target="half_split").tolist()
+    >>> convert_rotary_layout(w, num_heads=2, source="interleaved", target="half").tolist()
     [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]
     """
     weight = jnp.asarray(weight)

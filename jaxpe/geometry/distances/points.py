@@ -30,6 +30,9 @@ class PointCloud(NamedTuple):
 def hellinger_points(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> PointCloud:
     """The points √μ_i, whose Euclidean distances are the Hellinger distances: Eq. (3).
 
+    Args:
+        mu: distributions, `[n, vocab]` if an array.
+
     >>> hellinger_points(np.eye(2)).points.tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """

@@ -199,6 +199,10 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     also where singular values repeat. Where the cut splits equal ones no derivative exists, and the
     terms that would divide by their difference are 0.
 
+    Args:
+        P: position vectors, `[n, d]`.
+        rank: r, from 1 to min(n, d).
+
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """

@@ -158,7 +158,7 @@ def _rotation(plan: LayerPlan) -> Encoding:
         largest = np.asarray(largest, np.float32)
     if not np.isfinite(largest).all():
         raise InputError(f"phases or logits of {plan.name} layers are not finite in float32")
-    layout = "interleaved" if plan.pairing == "interleaved" else "half_split"
+    layout = "interleaved" if plan.pairing == "interleaved" else "half"  # or sections of halves
     return rope(**arguments, layout=layout)
 
 

@@ -164,5 +164,5 @@ class _Stored(NamedTuple):
         heads, turned = self.rotated
         options = {"axis": 0, "num_heads": heads, "rotary_dim": turned}
         return np.asarray(
-            convert_rotary_layout(weight, source="interleaved", target="half_split", **options)
+            convert_rotary_layout(weight, source="interleaved", target="half", **options)
         )

@@ -119,7 +119,7 @@ def test_means_are_those_of_traced_logits(rotary, traced):
 @pytest.mark.parametrize(
     ("encoding", "dim", "layout"),
     [
-        (encodings.rope(head_dim=WIDTH, fraction=0.5), 4, "half_split"),
+        (encodings.rope(head_dim=WIDTH, fraction=0.5), 4, "half"),
         (encodings.rope(head_dim=WIDTH, layout="interleaved"), 8, "interleaved"),
         (encodings.alibi(num_heads=HEADS), None, None),
         (
@@ -136,7 +136,7 @@ def test_entries_that_turn_are_found(encoding, dim, layout):
     found = find_rotation(encoder)
     assert (found is None) == (dim is None)
     if found is not None:
-        assert (found.rotary_dim, found.layout) == (dim, layout)
+        assert (found.rotary_dim, found.pairing) == (dim, layout)
         np.testing.assert_allclose(found.angles, 10_000.0 ** (-2 * np.arange(dim // 2) / dim),
                                    rtol=1e-4)  # fmt: skip
 
