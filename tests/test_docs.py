@@ -15,7 +15,7 @@ from jaxpe import encodings
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs" / "_ext"))
-from reference import docstrings, names, pages  # noqa: E402
+from reference import names, pages  # noqa: E402
 
 
 def offered():
@@ -68,6 +68,9 @@ def functions():
     """Public functions, and methods of public classes."""
     for name in names.public_names():
         if inspect.isclass(name.value):
+            own = any("__init__" in vars(place) for place in names.bases(name.value))
+            if own and not names.fields(name.value):
+                yield name.path, name.value
             for method, value in names.methods(name.value).items():
                 if not isinstance(value, property):
                     yield f"{name.path}.{method}", getattr(value, "__func__", value)
@@ -78,8 +81,8 @@ def functions():
 def test_every_argument_is_described_by_its_name():
     wrong = []
     for path, function in functions():
-        said = docstrings.parse(inspect.getdoc(function) or "").described("Args")
-        parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+        said = names.arguments(function).described("Args")
+        parameters = set(names.call_of(function).parameters)
         wrong += [(path, one) for one in parameters ^ {one.lstrip("*") for one in said}]
     assert wrong == []
 

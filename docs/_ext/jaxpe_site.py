@@ -57,7 +57,7 @@ def check_text(app: Any, doctree: nodes.document) -> None:
             LOG.warning("%s: a table has NaN: %s", page, entry.astext()[:60])
     for block in doctree.findall(nodes.literal_block):
         widest = max(map(len, block.astext().splitlines() or [""]))
-        if widest > CODE and "/" not in page and block["language"] in ("python", "python3", "sh"):
+        if widest > CODE and block["language"] in ("python", "python3", "pycon", "sh"):
             LOG.warning("%s: a line of code has %d characters, not %d", page, widest, CODE)
 
 

@@ -28,7 +28,8 @@ def used_arguments(f: Callable[..., Any], *args: Any) -> list[bool]:
     Dependence is dead-code elimination: x·0 depends on x. It is traced through calls, scans and
     conditionals; every output of another loop depends on all inputs of the loop.
 
-    >>> used_arguments(lambda x, y: jax.lax.map(lambda pair: 2 * pair[0], (x, y)), *np.ones((2, 3)))
+    >>> double_first = lambda x, y: jax.lax.map(lambda pair: 2 * pair[0], (x, y))
+    >>> used_arguments(double_first, *np.ones((2, 3)))
     [True, False]
     """
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr

@@ -152,7 +152,8 @@ def image_tokens(positions: np.ndarray, first: int = 0) -> np.ndarray:
     Axes differ within an image. Tokens with equal axes are of its text if they are larger than all
     positions before, or restart at `first`. An image begins with equal axes, which then stay least.
 
-    >>> image_tokens(np.array([[[0, 1, 1, 1, 3]], [[0, 1, 1, 2, 3]], [[0, 1, 2, 1, 3]]])).tolist()
+    >>> positions = np.array([[[0, 1, 1, 1, 3]], [[0, 1, 1, 2, 3]], [[0, 1, 2, 1, 3]]])
+    >>> image_tokens(positions).tolist()
     [[False, True, True, True, False]]
     """
     time, least = positions[0], positions.min(axis=0)

@@ -110,7 +110,8 @@ class Encoding(NamedTuple):
             between the two: attention then stores all pairs, and is never in blocks.
 
     >>> halve = Encoding(query=lambda params, q, positions: q / 2)
-    >>> halve.query(halve.init(jax.random.key(0)), jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
+    >>> params = halve.init(jax.random.key(0))
+    >>> halve.query(params, jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
     0.5
     >>> halve.defines("query"), halve.defines("bias")
     (True, False)

@@ -128,7 +128,8 @@ def causal_convolution(
         rows: padding and segments; the carry is as in `preceding`.
         after: number of axes behind n.
 
-    >>> causal_convolution(jnp.arange(3.0)[:, None], jnp.ones((2, 1)), Rows())[0].ravel().tolist()
+    >>> values, kernel = jnp.arange(3.0)[:, None], jnp.ones((2, 1))
+    >>> causal_convolution(values, kernel, Rows())[0].ravel().tolist()
     [0.0, 1.0, 3.0]
     """
     kernel = jnp.asarray(kernel)

@@ -47,8 +47,10 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
     >>> from flax import nnx
     >>> t5 = jaxpe.encodings.t5(num_heads=2)
     >>> function = jaxpe.nn.attention_fn(t5, t5.init(jax.random.key(0)))
-    >>> layer = nnx.MultiHeadAttention(2, 8, attention_fn=function, decode=False, rngs=nnx.Rngs(0))
-    >>> nnx.state(layer, nnx.Param)["attention_fn"]["encoding_params"].get_value()["table"].shape
+    >>> layer = nnx.MultiHeadAttention(
+    ...     2, 8, attention_fn=function, decode=False, rngs=nnx.Rngs(0))
+    >>> params = nnx.state(layer, nnx.Param)["attention_fn"]["encoding_params"]
+    >>> params.get_value()["table"].shape
     (32, 2)
     >>> with layer.attention_fn.at(jnp.arange(5) + 100):  # positions of this batch
     ...     layer(jnp.ones((3, 5, 8), jnp.float32), is_causal=True).shape

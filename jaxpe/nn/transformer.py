@@ -223,7 +223,11 @@ class Transformer(nnx.Module):
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
-        """Input of the first block: embeddings, positional encoding, norm, dropout."""
+        """Input of the first block: embeddings, positional encoding, norm, dropout.
+
+        Args:
+            ids, vectors, mask, positions, token_types, dropout_key: as in a call of the model.
+        """
         x = self.token_embeddings(ids, mask=mask) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
@@ -243,7 +247,11 @@ class Transformer(nnx.Module):
     def token_embeddings(
         self, ids: Int[ArrayLike, "... n"], *, mask: Bool[ArrayLike, "... n"] | None = None
     ) -> Float[Array, "... n dim"]:
-        """Embeddings of tokens, times the configuration's factor; masked tokens do not count."""
+        """Embeddings of tokens, times the configuration's factor; masked tokens do not count.
+
+        Args:
+            ids, mask: as in a call of the model.
+        """
         if self.tokens is None:
             raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor

@@ -118,7 +118,8 @@ def gradient_flow(
     Raises:
         ValueError: shapes that do not fit each other.
 
-    >>> flow = gradient_flow(jnp.diag(jnp.array([1.0, 0.0])), jnp.ones((2, 1)), jnp.zeros((2, 1)))
+    >>> alpha = jnp.diag(jnp.array([1.0, 0.0]))
+    >>> flow = gradient_flow(alpha, jnp.ones((2, 1)), jnp.zeros((2, 1)))
     >>> [round(p, 3) for p in flow.at(3.0).ravel().tolist()]
     [0.95, 3.0]
     >>> end = flow.fixed_point()

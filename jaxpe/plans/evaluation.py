@@ -120,7 +120,8 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     Raises:
         ValueError: numbers that make no sense.
 
-    >>> entry_frequencies({"rope_type": "default", "rope_theta": 16.0}, 8, 10, 10).inverse.tolist()
+    >>> entry = {"rope_type": "default", "rope_theta": 16.0}
+    >>> entry_frequencies(entry, 8, 10, 10).inverse.tolist()
     [1.0, 0.5, 0.25, 0.125]
     """
     kind, base = entry["rope_type"], float(entry["rope_theta"])

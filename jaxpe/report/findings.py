@@ -34,7 +34,8 @@ class Finding(NamedTuple):
         todo: step to take, one sentence; "" for nothing.
         paste: command or code of that step, ready to paste.
 
-    >>> share = Finding("share of position", 0.0533, 0.049, 0.0583, unit="share", verdict="found")
+    >>> share = Finding(
+    ...     "share of position", 0.0533, 0.049, 0.0583, unit="share", verdict="found")
     >>> share.texts()
     ('5.3\\xa0%', '4.9\\xa0% to 5.8\\xa0%', '')
     """

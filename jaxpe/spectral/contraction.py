@@ -170,7 +170,8 @@ def schur_bounds(
 
     >>> W = np.array([[2.0, 1.0], [1.0, 2.0]])
     >>> bounds = schur_bounds(W, np.array([[1.0, -0.5], [-0.5, 1.0]]))
-    >>> bounds.lower.round(6).item(), bounds.values.round(6).tolist(), bounds.upper.round(6).item()
+    >>> lower, upper = bounds.lower.round(6).item(), bounds.upper.round(6).item()
+    >>> lower, bounds.values.round(6).tolist(), upper
     (1.0, [2.5, 1.5], 3.0)
     >>> bounds.hypotheses.item(), bounds.holds.item()
     (True, True)

@@ -77,7 +77,8 @@ def attention_entropy(weights: Weights) -> PerQuery:
     derivative by a weight grows as −log a; the derivative by a logit does not. A weight of NaN
     gives NaN.
 
-    >>> jnp.exp(attention_entropy(jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])))[0].tolist()
+    >>> weights = jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])
+    >>> jnp.exp(attention_entropy(weights))[0].tolist()
     [2.0, 1.0]
     """
     a = _wide(weights)

@@ -81,7 +81,8 @@ def position_gradients(
     ...     return logits(P, x), jax.nn.softmax(logits(P, x))
     >>> def loss(P, shift, x):
     ...     return jnp.sum((jax.nn.softmax(logits(P, x) + shift) @ (x + P)) ** 2)
-    >>> found = position_gradients(loss, attention, jnp.zeros((2, 1)), jnp.array([[[1.0], [0.0]]]))
+    >>> found = position_gradients(
+    ...     loss, attention, jnp.zeros((2, 1)), jnp.array([[[1.0], [0.0]]]))
     >>> found.delta.sum(axis=-1).round(12).tolist()    # softmax ignores a shift of a row
     [[0.0, 0.0]]
     """

@@ -27,10 +27,8 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (named after the event)
 
     Args:
         message: text of the error.
-
-    Attributes:
-        step: number of the step, from 1.
-        state: state before that step.
+        step: number of the step, from 1; an attribute of the error.
+        state: state before that step; likewise.
     """
 
     def __init__(self, message: str, *, step: int, state: TrainState | None = None):
@@ -162,7 +160,8 @@ def fit(
     >>> from jaxpe.training import batches, init_state, train_step
     >>> from jaxpe.training.losses import MeanMetric
     >>> import optax
-    >>> loss = lambda w, batch, key: (MeanMetric(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
+    >>> loss = lambda w, batch, key: (
+    ...     MeanMetric(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
     >>> state = init_state(jnp.array(0.0), optax.sgd(0.5), key=jax.random.key(0))
     >>> data = batches({"x": np.ones(4)}, batch_size=2, seed=0)
     >>> result = fit(state, train_step(loss, optax.sgd(0.5)), data, steps=3)

@@ -20,10 +20,10 @@ class MeanMetric(NamedTuple):
         total: weighted sum.
         weight: sum of the weights.
 
-    >>> one, other = (MeanMetric(jnp.array(x), jnp.array(y)) for x, y in ((3.0, 1.0), (1.0, 3.0)))
+    >>> one = MeanMetric(jnp.array(3.0), jnp.array(1.0))
+    >>> other = MeanMetric(jnp.array(1.0), jnp.array(3.0))
     >>> (one + other).mean.item()
     1.0
-
     """
 
     total: Float[Array, ""]
@@ -49,7 +49,8 @@ def cross_entropy(
     Masked entries do not count, whatever their logits and labels, NaN or −100 included. A label out
     of range that is not masked gives NaN.
 
-    >>> metric = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
+    >>> labels = jnp.array([0, 1, -100])
+    >>> metric = cross_entropy(jnp.zeros((3, 4)), labels, mask=jnp.arange(3) < 2)
     >>> metric.weight.item(), round(jnp.exp(metric.mean).item(), 5)
     (2.0, 4.0)
     """

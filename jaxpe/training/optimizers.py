@@ -62,7 +62,8 @@ def weight_decay_mask(params: Params) -> Params:
     Biases, scales of norms and everything below `encoding_params` are excluded. Fixed encodings
     store arrays in `encoding_params` that have no gradient, and weight decay would shrink them.
 
-    >>> weight_decay_mask({"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}})
+    >>> params = {"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}}
+    >>> weight_decay_mask(params)
     {'dense': {'bias': False, 'kernel': True}, 'encoding_params': {'embedding': False}}
     """
 

@@ -40,8 +40,7 @@ class NamePage(SphinxDirective):
 
     def described(self, name: PublicName) -> list[nodes.Node]:
         """Docstring, pictures of an encoding, fields and methods."""
-        parsed = docstrings.parse(inspect.getdoc(name.value) or "")
-        found = sections(parsed, name.value, name.package)
+        found = sections(names.arguments(name.value), name.value, name.package)
         found += catalogue.about(name.value, Path(self.env.app.srcdir) / FOLDER)
         return found + (self.members(name.value, name.path) if name.kind == "class" else [])
 
@@ -119,7 +118,7 @@ def sections(parsed: docstrings.Docstring, value: Any, package: str) -> list[nod
 
 def _kinds(value: Any) -> dict[str, str]:
     try:
-        parameters = inspect.signature(value).parameters.values()
+        parameters = names.call_of(value).parameters.values()
     except (TypeError, ValueError):
         return {}
     return {p.name: written(p.annotation) for p in parameters if p.annotation is not p.empty}

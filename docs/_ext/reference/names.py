@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import jaxpe
+from reference import docstrings
+from reference.docstrings import Docstring
 
 # Not for scripts: shared machinery, and the command line, which has pages of its own.
 HIDDEN = {"jaxpe._core", "jaxpe.cli"}
@@ -169,11 +171,45 @@ def fields(value: type) -> tuple[str, ...]:
     return tuple(getattr(value, "_fields", ()))
 
 
+def call_of(value: Any) -> inspect.Signature:
+    """Signature of a call, without `self`; of a class, that of its constructor.
+
+    Raises:
+        ValueError, TypeError: what has none.
+    """
+    if inspect.isclass(value) and any("__init__" in vars(place) for place in bases(value)):
+        found = inspect.signature(value.__init__)  # a metaclass, as Flax's, takes anything
+        found = found.replace(return_annotation=inspect.Signature.empty)
+    else:
+        found = inspect.signature(value)
+    return found.replace(
+        parameters=[p for name, p in found.parameters.items() if name not in ("self", "cls")]
+    )
+
+
+def bases(value: type) -> list[type]:
+    """The class and those classes of jaxpe that it inherits from, the most general first."""
+    own = [place for place in inspect.getmro(value) if place.__module__.startswith("jaxpe")]
+    return own[::-1]
+
+
+def arguments(value: Any) -> Docstring:
+    """The docstring of a function or class; a class without arguments has those of its base."""
+    parsed = docstrings.parse(inspect.getdoc(value) or "")
+    if inspect.isclass(value) and "Args" not in parsed.entries:
+        for place in bases(value):
+            inherited = docstrings.parse(inspect.getdoc(place) or "").entries
+            if "Args" in inherited:
+                parsed.entries = {"Args": inherited["Args"]} | parsed.entries
+    return parsed
+
+
 def methods(value: type) -> dict[str, Any]:
-    """Public methods and properties that the class itself defines, and what a call of it does."""
+    """Public methods and properties, also of bases, and what a call of an instance does."""
     return {
         name: found
-        for name, found in vars(value).items()
+        for place in bases(value)
+        for name, found in vars(place).items()
         if (not name.startswith("_") or (name == "__call__" and inspect.getdoc(found)))
         and name not in fields(value)
         and (inspect.isroutine(found) or isinstance(found, property | classmethod | staticmethod))

@@ -1,6 +1,7 @@
 """Documents of the reference, as text: what Sphinx reads, and what is in them."""
 
 import inspect
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def write(folder: Path, pages: Iterator[tuple[str, str]]) -> None:
 def signature(path: str, value: Any) -> str:
     """A call as it is written, a parameter a line where it is long."""
     try:
-        found = inspect.signature(value)
+        found = names.call_of(value)
     except (TypeError, ValueError):
         return path
     parts = list(map(str, _shown(found).parameters.values()))
@@ -59,8 +60,15 @@ def signature(path: str, value: Any) -> str:
     line = f"{path}({', '.join(parts)}){arrow}"
     if len(line) <= 72:
         return line
-    inside = "".join(f"    {part},\n" for part in parts)
-    return f"{path}(\n{inside}){arrow}"
+    inside = "\n".join(_wrapped(f"{part},", 4) for part in parts)
+    return f"{path}(\n{inside}\n{_wrapped(f'){arrow}', 0)}"
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Lines of at most 88 characters, broken at spaces."""
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    first, rest = " " * indent, " " * (indent + 4)
+    return textwrap.fill(text, 88, initial_indent=first, subsequent_indent=rest, **options)
 
 
 def _shown(found: inspect.Signature) -> inspect.Signature:

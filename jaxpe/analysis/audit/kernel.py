@@ -33,7 +33,8 @@ def kernel_and_forcing(
         seed: random seed of the sampled targets.
         P: position vectors `[n, dim]`; 0, as in the paper, when None.
 
-    >>> kernel_and_forcing(position_loss(subject, examples=32), seed=0)[0].shape  # doctest: +SKIP
+    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
+    >>> kernel_and_forcing(model, seed=0)[0].shape  # doctest: +SKIP
     (16, 16)
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
@@ -93,7 +94,8 @@ def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) ->
 
     It starts from the model's own vectors; the step is 1/λ_max of the full kernel at the start.
 
-    >>> train_both(position_loss(subject, examples=32), steps=5, seed=0)[0].shape  # doctest: +SKIP
+    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
+    >>> train_both(model, steps=5, seed=0)[0].shape  # doctest: +SKIP
     (6,)
     """
     f, loss, start = model.at_no_shift, model.loss, model.functions.vectors

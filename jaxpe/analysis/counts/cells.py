@@ -89,7 +89,8 @@ def count_documents(
 def sum_cells(parts: Iterable[Cells]) -> Cells:
     """Add cells, in any order, in memory of twice the sum and the largest part.
 
-    >>> one, other = Cells(np.array([1, 4]), np.array([2, 1])), Cells(np.array([4]), np.array([5]))
+    >>> one = Cells(np.array([1, 4]), np.array([2, 1]))
+    >>> other = Cells(np.array([4]), np.array([5]))
     >>> numbers, counts = sum_cells([one, other])
     >>> numbers.tolist(), counts.tolist()
     ([1, 4], [2, 6])

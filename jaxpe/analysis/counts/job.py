@@ -144,7 +144,8 @@ def tokenizer_and_settings(
     Raises:
         InputError: options out of range or without an effect, or an unusable tokenizer.
 
-    >>> tokenizer, settings = tokenizer_and_settings(CountOptions(sources=(), tokenizer="bytes"))
+    >>> options = CountOptions(sources=(), tokenizer="bytes")
+    >>> tokenizer, settings = tokenizer_and_settings(options)
     >>> tokenizer.name, settings.length
     ('bytes', 128)
     """

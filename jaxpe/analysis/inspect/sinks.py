@@ -36,7 +36,7 @@ def sink_sums(trace: Trace, *, causal: bool) -> SinkSums:
         trace: attention and hidden states.
         causal: whether tokens attend only backwards.
 
-    >>> first = jnp.zeros((1, 1, 1, 8, 8)).at[..., 0].set(1.0)  # all queries look at the first key
+    >>> first = jnp.zeros((1, 1, 1, 8, 8)).at[..., 0].set(1.0)  # all look at the first key
     >>> sums = sink_sums(Trace(first, first, jnp.ones((2, 1, 8, 3))), causal=True)
     >>> sums.heads[0, 0].tolist(), sums.weight[0, 0, 0, -1].item()
     ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 1.0)

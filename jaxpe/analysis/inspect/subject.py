@@ -128,7 +128,8 @@ def read_inspect_subject(
         InputError: options out of range, a model that cannot be read or is larger than half of the
             memory, no tokenizer, or text that is too short.
 
-    >>> subject = read_inspect_subject(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
+    >>> options = InspectOptions(model="all-MiniLM-L6-v2")  # doctest: +SKIP
+    >>> subject = read_inspect_subject(options)  # doctest: +SKIP
     >>> subject.kind, subject.context  # doctest: +SKIP
     ('encoder', 512)
     """

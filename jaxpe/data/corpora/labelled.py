@@ -153,7 +153,7 @@ def hold_out(
     >>> labelled = LabelledTokens(
     ...     data.tokens_from_ids(ids), np.arange(10, dtype=np.int32) % 2, ("a", "b"), "ids")
     >>> rest, held_out = hold_out(labelled, fraction=0.3)
-    >>> len(rest.labels), len(held_out.labels)               # 0 and 7, 1 and 8, 2 and 9 are equal
+    >>> len(rest.labels), len(held_out.labels)    # 0 and 7, 1 and 8, 2 and 9 are equal
     (7, 3)
     """
     if not 0.0 < fraction < 1.0:

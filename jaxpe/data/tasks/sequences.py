@@ -102,7 +102,8 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
 
     >>> task = sequence_task("copy", vocabulary=5)
     >>> batch = task.sample(jax.random.key(0), rows=2, length=3)
-    >>> task.vocab_size, task.tokens(3), batch["ids"].shape, batch["scored"].sum(axis=1).tolist()
+    >>> scored = batch["scored"].sum(axis=1)
+    >>> task.vocab_size, task.tokens(3), batch["ids"].shape, scored.tolist()
     (9, 9, (2, 9), [4, 4])
     """
     if name not in _BUILDERS:

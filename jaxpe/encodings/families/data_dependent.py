@@ -236,8 +236,9 @@ def path_products(
             `[..., n, heads]` and `index` `[..., n]`, the index of each token in its row.
         chunk: keys processed at once; all of them is the naive form.
 
-    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
-    >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
+    >>> ones = jnp.ones((2, 1, 1))
+    >>> context = {"w": ones, "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
+    >>> path_products(ones, ones, context, context)[0].tolist()
     [[1.0, 1.0], [0.5, 1.0]]
     """
     q, k = jnp.asarray(q), jnp.asarray(k)
@@ -338,8 +339,8 @@ def selective_rope(
         conv_width: tokens that the convolution sees.
 
     >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
-    >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
-    ...                         Rows())
+    >>> params = encoding.init(jax.random.key(0))
+    >>> c, _ = encoding.context(params, jnp.ones((3, 4)), jnp.arange(3), Rows())
     >>> c.shape
     (3, 1, 1)
     """

@@ -40,7 +40,8 @@ def pope(*, num_heads: int, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
 
     >>> encoding = pope(num_heads=1, head_dim=2)
     >>> params = encoding.init(jax.random.key(0))
-    >>> np.asarray(encoding.key(params, jnp.zeros((1, 1, 2)), jnp.zeros(1, int))).round(3).tolist()
+    >>> key = encoding.key(params, jnp.zeros((1, 1, 2)), jnp.zeros(1, int))
+    >>> np.asarray(key).round(3).tolist()
     [[[0.693, 0.693, 0.0, 0.0]]]
     """
     check_sizes(num_heads=num_heads, head_dim=head_dim)

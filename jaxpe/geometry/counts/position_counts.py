@@ -285,7 +285,8 @@ def stack_corpora(
     Raises:
         ValueError: no corpus, ids that are no matrix of integers, or a mask of another shape.
 
-    >>> stacked = stack_corpora([(np.array([[1, 2], [2, 2]]), None), (np.array([[0, 1, 1]]), None)])
+    >>> stacked = stack_corpora([
+    ...     (np.array([[1, 2], [2, 2]]), None), (np.array([[0, 1, 1]]), None)])
     >>> count = lambda ids, mask, repeats: count_tokens(
     ...     ids, vocab_size=3, mask=mask, repeats=repeats)
     >>> counts = jax.vmap(count)(*stacked)

@@ -89,7 +89,8 @@ def is_monotone(
     does not require it. j = i is included (0 ≤ δ_ik). `tolerance` is a share of the largest
     distance. False with NaN or inf. Points are treated as in `monotonicity_violation_rate`.
 
-    >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
+    >>> line = np.arange(4.0)[:, None]
+    >>> bool(is_monotone(line)), bool(is_monotone(line**2))
     (True, False)
     """
     encoding = distances_or_points(encoding, present)

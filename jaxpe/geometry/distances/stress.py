@@ -145,7 +145,8 @@ def stress_per_position(
     Args:
         P, D, weights: arguments of `stress`.
 
-    >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    >>> P, D = np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])
+    >>> stress_per_position(P, D).tolist()
     [0.25, 0.25]
     """
     return _stress(_sums(P, D, weights, per_position=True))

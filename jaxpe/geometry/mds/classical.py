@@ -178,8 +178,8 @@ def information_optimal_encoding(
         dim: number of columns; columns beyond the rank are 0.
         empty, smoothing: arguments of `positional_distributions`.
 
-    >>> rng = np.random.default_rng(0)
-    >>> encoding = information_optimal_encoding(rng.integers(0, 9, (50, 4)), vocab_size=9, dim=3)
+    >>> ids = np.random.default_rng(0).integers(0, 9, (50, 4))
+    >>> encoding = information_optimal_encoding(ids, vocab_size=9, dim=3)
     >>> encoding.coordinates.shape, bool(encoding.stress < 1e-6)
     ((4, 3), True)
     """

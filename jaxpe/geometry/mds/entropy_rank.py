@@ -29,7 +29,8 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
         present: positions that take part; by default the positions present in `Distances`, all of
             an array.
 
-    >>> round(entropy_rank(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).item(), 6)
+    >>> square = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> round(entropy_rank(square).item(), 6)
     2.0
     >>> round(entropy_rank(np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])).item(), 6)
     1.0

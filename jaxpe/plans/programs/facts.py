@@ -22,7 +22,8 @@ def program_facts(program: str) -> Mapping[str, Any]:
 def find_architecture(name: str) -> Family | None:
     """Rules of an architecture in llama.cpp; None for an unknown architecture.
 
-    >>> find_architecture("llama").pairing, find_architecture("bert").kind, find_architecture("x")
+    >>> llama, bert = find_architecture("llama"), find_architecture("bert")
+    >>> llama.pairing, bert.kind, find_architecture("x")
     ('interleaved', 'table', None)
     """
     facts = program_facts("llama_cpp")

@@ -30,7 +30,8 @@ def _table() -> Mapping[str, Any]:
 def reading_programs(key: str, kind: str) -> list[str]:
     """Programs whose code reads a key under a type of scaling, at least for single models.
 
-    >>> reading_programs("extrapolation_factor", "yarn"), reading_programs("use_fope", "default")
+    >>> yarn = reading_programs("extrapolation_factor", "yarn")
+    >>> yarn, reading_programs("use_fope", "default")
     (['sglang'], ['vllm', 'sglang'])
     """
     return [name for name, row in _table().items()

@@ -45,7 +45,7 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
         mu: positional distributions.
         family: "masked" (i), "classification" (ii) or "agnostic" (iii).
 
-    >>> b = jnp.array([[-4.0], [0.0]])    # of (Σ_j (E(t_j) + p_j)²)² for words with E = 1, then 0
+    >>> b = jnp.array([[-4.0], [0.0]])    # of (Σ_j (E(t_j) + p_j)²)² for E(t) = 1, then 0
     >>> none = jnp.zeros((1, 2, 2))
     >>> gradients = PositionGradients(none, none, b, 0 * b, 0 * b)
     >>> audit = corollary_15(gradients, np.eye(2), family="agnostic")

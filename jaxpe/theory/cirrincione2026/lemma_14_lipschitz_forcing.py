@@ -58,7 +58,7 @@ def lemma_14(
     >>> none, even = jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5)
     >>> gradients = PositionGradients(none, even, b, 0 * b, 0 * b)
     >>> W, D = jnp.ones((1, 1, 1)), jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> audit = lemma_14(gradients, D, jnp.ones((2, 1)), W, W)    # no δ, so b should be constant
+    >>> audit = lemma_14(gradients, D, jnp.ones((2, 1)), W, W)  # no δ: b should be constant
     >>> audit.conclusions["(A2)"].lhs.item(), audit.conclusions["(A2)"].rhs.item()
     (2.0, 0.0)
     """

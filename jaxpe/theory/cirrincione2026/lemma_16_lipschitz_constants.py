@@ -72,7 +72,8 @@ def lemma_16(
     >>> gradients = PositionGradients(none, none, b, b, b)
     >>> W, E = jnp.ones((1, 1, 1)), jnp.eye(4)[:, :1]
     >>> audit = lemma_16(gradients, np.eye(2, 4), E, W, W, W, W, gradient_bound=1.0)
-    >>> [audit.measured[name].round(2).item() for name in ("L_e", "2‖E‖∞", "2r", "slope of means")]
+    >>> names = ("L_e", "2‖E‖∞", "2r", "slope of means")
+    >>> [audit.measured[name].round(2).item() for name in names]
     [2.83, 2.0, 1.0, 0.71]
     """
     mu = as_distributions(mu)

@@ -61,7 +61,8 @@ def remark_7(
         tolerance: deviation that counts as approximate, in (0, 1).
 
     >>> audit = remark_7(stationary_squared_distances(32, scale=32.0), dim=4)
-    >>> audit.hypotheses["stationary"].holds.item(), audit.conclusions["B circulant"].holds.item()
+    >>> circulant = audit.conclusions["B circulant"]
+    >>> audit.hypotheses["stationary"].holds.item(), circulant.holds.item()
     (True, False)
     >>> audit.measured["cosine_share"].round(2).tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -107,7 +108,8 @@ def remark_7(
 def unexplained_by_offset(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share of the variance of A_ij, i ≠ j, that j − i leaves unexplained; 0 where all are equal.
 
-    >>> unexplained_by_offset(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 3.0], [5.0, 3.0, 0.0]])).item()
+    >>> A = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 3.0], [5.0, 3.0, 0.0]])
+    >>> unexplained_by_offset(A).item()
     0.25
     """
     A = floating(A)

@@ -41,7 +41,8 @@ def theorem_1(
     >>> alone = lambda ids: embeddings[ids]
     >>> before = lambda ids: jnp.cumsum(embeddings[ids], axis=0)
     >>> ids, cycle = np.array([[0, 1, 2]]), np.array([[1, 2, 0]])
-    >>> [theorem_1(f, ids, cycle).conclusions["equivariant"].holds.item() for f in (alone, before)]
+    >>> audits = [theorem_1(f, ids, cycle) for f in (alone, before)]
+    >>> [audit.conclusions["equivariant"].holds.item() for audit in audits]
     [True, False]
     >>> theorem_1(alone, ids, cycle).measured["deviation as printed"].tolist()
     [1.0]

@@ -45,7 +45,8 @@ def nope_theorem_1(
         ValueError: shapes that do not fit each other, or no such row.
 
     >>> t = jnp.arange(1.0, 4.0)
-    >>> hidden, weights = jnp.stack([t, t, t], axis=1), jnp.tril(1 / t[:, None] * jnp.ones((1, 3)))
+    >>> hidden = jnp.stack([t, t, t], axis=1)
+    >>> weights = jnp.tril(1 / t[:, None] * jnp.ones((1, 3)))
     >>> audit = jax.jit(nope_theorem_1)(hidden, weights, jnp.array([0, 5, 7]))
     >>> audit.conclusions["h_3 = t"].holds.item(), audit.measured["first told wrong"].item()
     (True, 4)

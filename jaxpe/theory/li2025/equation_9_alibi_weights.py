@@ -48,7 +48,8 @@ def equation_9(
         mask: keys that are allowed; all when None.
 
     >>> audit = equation_9(jnp.zeros((1, 8)), jnp.arange(8.0)[None], slope=0.1, length=4)
-    >>> audit.conclusions["(9) at Δ' = Δ"].holds.item(), audit.instead["by new keys"].holds.item()
+    >>> by_new_keys = audit.instead["by new keys"]
+    >>> audit.conclusions["(9) at Δ' = Δ"].holds.item(), by_new_keys.holds.item()
     (False, True)
     """
     content, dtype = jnp.asarray(content), content.dtype

@@ -31,8 +31,9 @@ def section_4_alibi(
         bound: bound for the same tokens, from weights, R and n (`experiments/li2025/lipschitz.py`).
         lengths, slope: n and m.
 
-    >>> audit = section_4_alibi(jnp.array([2.0, 2.0]), jnp.array([2.0, 2.5]), jnp.array([4.0, 5.0]),
-    ...                         lengths=jnp.array([16.0, 32.0]), slope=0.1)
+    >>> audit = section_4_alibi(
+    ...     jnp.array([2.0, 2.0]), jnp.array([2.0, 2.5]), jnp.array([4.0, 5.0]),
+    ...     lengths=jnp.array([16.0, 32.0]), slope=0.1)
     >>> audit.conclusions["grows by m n"].holds.item(), audit.instead["without m"].holds.item()
     (False, True)
     """
