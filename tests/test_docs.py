@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import jaxpe
 from jaxpe import encodings
 
 ROOT = Path(__file__).parents[1]
@@ -160,6 +161,25 @@ def test_one_thing_has_one_name():
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def imported(text):
+    """Paths of names of jaxpe that code imports or writes with the name of their package."""
+    for package, listed in re.findall(r"from (jaxpe[\w.]*) import ([\w, ]+)", text):
+        yield from (f"{package}.{name.split(' as ')[0]}" for name in listed.split(", "))
+    packages = "|".join(sorted(dir(jaxpe)))
+    short = re.findall(r"\w+", " ".join(re.findall(r"from jaxpe import ([\w, ]+)", text)))
+    for whole, package, name in re.findall(rf"(?<![\w./])(jaxpe\.)?({packages})\.(\w+)\(", text):
+        if whole or package in short:
+            yield f"jaxpe.{package}.{name}"
+
+
+@pytest.mark.parametrize("path", [*GUIDES, *NOTEBOOKS], ids=lambda path: path.stem)
+def test_examples_use_public_names_alone(path):
+    text = path.read_text("utf-8").replace("\\n", "\n")
+    offered = {*names.paths(), *names.packages(), *(f"jaxpe.{name}" for name in dir(jaxpe))}
+    assert set(imported(text)) <= offered
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
