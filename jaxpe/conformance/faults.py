@@ -104,6 +104,8 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     ratio = own / unscaled
     slowest = unscaled * ratio.min()
     exponents = np.repeat(-2 * np.arange(half)[:, None] / turning, 2, 1)
+    mixed = (own > slowest) & (own < unscaled)
+    exchanged = np.where(mixed, slowest + unscaled - own, own)
     lack = f"lack a right attention factor: {factor:.4g} on cos and sin"
     linear = f"have linear scaling, all frequencies divided by {1 / ratio.min():.4g}; wanted {kind}"
     longer = plan.reach > plan.trained
@@ -128,6 +130,8 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
         ("scaling", linear, slowest, 1.0),
         *(("scaling", f"have all frequencies divided by {n}", own / n, factor)
           for n in (2, 4, 8, 16, 32)),
+        ("scaling", f"have {kind} scaling with the weights of its two parts exchanged", exchanged,
+         factor),
         ("frequency exponent", f"have frequencies θ^(−k/{turning}); wanted θ^(−2k/{turning})",
          plan.base ** (exponents / 2), factor),
         ("frequency order", "have the frequencies in reverse order", own[::-1], factor),

@@ -212,7 +212,8 @@ def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> tuple[str, s
     if distance.max() < 1e-3 < abs(factor / rotation.factor - 1):
         text = f"have cos and sin times {factor:.4g}; wanted {rotation.factor:.4g}"
         return "attention factor", text, faulty
-    k, differ = int(np.argmax(distance)), int((distance > 1e-5).sum())
+    off = (distance > 1e-5) & (np.abs(frequencies - wanted) > 1e-6)  # of outputs in float32
+    k, differ = int(np.argmax(distance * off)), int(off.sum())
     text = f"have other frequencies in {differ} of {len(wanted)} pairs"
     text += f", such as {frequencies[k]:.6g} in pair {k}; wanted {wanted[k]:.6g}"
     return "frequencies", text, faulty

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
-from jaxpe.report.findings import Finding, Page, Table, text_columns, used_columns
+from jaxpe.report.findings import HEADER, Finding, Page, Table, text_columns, used_columns
 from jaxpe.report.numbers import visible
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ def show(page: Page, *, tables: int = 3) -> None:
 
 def _findings(findings: Sequence[Finding]) -> Table:
     """Findings in three columns, so that their names stay on one line or two."""
-    rows = []
+    rows, used = [], [False] * 3
     for finding in findings:
-        value, ends, compared = finding.texts()
-        rest = "; ".join(part for part in (ends, compared, finding.verdict) if part)
-        rows.append((finding.name, value, rest))
-    return Table("", ("finding", "value", "95 % interval; compared with; verdict"), rows)
+        value, *rest = (*finding.texts(), finding.verdict)
+        used = [any(pair) for pair in zip(used, rest, strict=True)]
+        rows.append((finding.name, value, "; ".join(filter(None, rest))))
+    named = "; ".join(name for name, some in zip(HEADER[2:], used, strict=True) if some)
+    return Table("", (*HEADER[:2], named), rows)
 
 
 def rich_table(table: Table) -> "rich.table.Table":

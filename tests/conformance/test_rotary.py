@@ -125,6 +125,34 @@ def test_faults_are_named(name):
     assert not faults or text in result.faults[0].text
 
 
+SMOOTHED = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("scaling", "weights of its two parts exchanged"), ("frequencies", "in 2 of 16 pairs"),
+])  # fmt: skip
+def test_frequencies_that_differ_are_counted_and_explained(name, text):
+    """Output is float32: the slowest pairs look wrong in it, and do not count."""
+    config = read_config(head_dim=32, base=5e5, context=4096, scaling=json.dumps(SMOOTHED))
+    (plan,) = config.plan()
+    own, unscaled = np.array(plan.frequencies), np.array(plan.unscaled)
+    between = (own > unscaled / 8) & (own < unscaled)
+    exchanged = np.where(between, unscaled * 9 / 8 - own, own)
+    frequencies = exchanged if name == "scaling" else own * np.where(between, 1.5, 1)
+    assert between.sum() == 2
+
+    def apply(x, positions):
+        angles = positions[..., None, None] * frequencies
+        (a, b), cos, sin = np.split(x, 2, axis=-1), np.cos(angles), np.sin(angles)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(np.float32)
+
+    (fault,) = check_rotary(apply, plan, only=["values"]).faults
+    assert (fault.name, text in fault.text) == (name, True), fault.text
+
+
 def test_only_the_asked_check_runs():
     calls = []
 

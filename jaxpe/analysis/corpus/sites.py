@@ -59,16 +59,12 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     n = documents[:, 0]
     half = 1.96 * np.sqrt((second - first**2) / n + (size - 1) / (2 * n**2))
     H = entr(seen / documents).sum(axis=1) + (np.count_nonzero(seen, axis=1) - 1) / (2 * n)
-    bits = np.log(size) - H
-    bits = np.stack([bits, *np.clip([bits - half, bits + half], 0, np.log(size))]) / np.log(2)
+    bits = _with_interval(np.log(size) - H, half, np.log(size))
     differing, background = _background(seen)
     logs, smooth = np.log(background), smooth[:, : len(letters)]
     first, second = (np.sum(smooth * (np.log(smooth) - logs) ** k, axis=1) for k in (1, 2))
     half = 1.96 * np.sqrt((second - first**2) / n + (len(letters) - 1) / (2 * n**2))
-    relative = -H - seen @ logs / n
-    relative = np.stack([
-        relative, *np.clip([relative - half, relative + half], 0, -logs.min())
-    ]) / np.log(2)  # fmt: skip
+    relative = _with_interval(-H - seen @ logs / n, half, -logs.min())
     found = LetterInformation(
         letters=[tokens[letter] for letter in letters],
         size=size,
@@ -84,6 +80,12 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     return found._replace(
         bits=np.where(enough, bits, np.nan), relative=np.where(enough, relative, np.nan)
     )
+
+
+def _with_interval(nats: np.ndarray, half: np.ndarray, most: float) -> np.ndarray:
+    """Estimate and ends of its interval in bits; the correction puts an estimate of 0 below 0."""
+    low, high = np.maximum(nats - half, np.minimum(nats, 0)), np.minimum(nats + half, most)
+    return np.stack([nats, low, high]) / np.log(2)
 
 
 def _background(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -53,7 +53,9 @@ def findings(result: CorpusResult) -> list[Finding]:
         relative = information_sum(letters.relative)
         found.append(_bits("information against the background", relative, sentence=said))
     if judged.any() and not k:
-        found.append(_bits("information of all positions", information_sum(letters.bits)))
+        total = information_sum(letters.bits)
+        said = "A sum, as if positions were independent; unequal composition adds to each."
+        found.append(_bits("information of all positions", total, sentence=said))
     if judged.any():
         most = int(np.nanargmax(letters.bits[1]))
         label = f"largest information, at position {position_name(most, origin)}"
@@ -98,7 +100,11 @@ def methods(result: CorpusResult) -> str:
         "Positions that stand out are those whose tokens differ from the two nearest positions by "
         "McNemar's exact test [@mcnemar1947] with Bonferroni's correction."
     )
-    logos = "Sequence logos follow [@schneider1990]."
+    logos = (
+        "Sequence logos follow [@schneider1990]. Bits have Miller's [@miller1955] correction for few sequences "
+        "and intervals by the delta method. Positions that differ from the background, the letters "
+        "of the other positions, are found by a likelihood-ratio test with Bonferroni's correction."
+    )
     return " ".join([tested] * bool(result.standing_out) + [logos] * bool(result.letters))
 
 
@@ -157,9 +163,9 @@ def letter_table(result: CorpusResult) -> Table | None:
     if letters is None or not letters.alphabet:
         return None
     differing, found = set(letters.differing.tolist()), {x.position for x in result.standing_out}
-    header = ("position", "bits", "low", "high", "against background", "consensus", "share",
+    header = ("position", "bits", "against background", "low", "high", "consensus", "share",
               "documents", "differs", "stands out")  # fmt: skip
-    bits, rows = np.vstack([letters.bits, letters.relative[:1]]).round(3) + 0.0, []  # no −0.000
+    bits, rows = np.vstack([letters.bits[:1], letters.relative]).round(3) + 0.0, []  # no −0.000
     for i, documents in enumerate(letters.documents.tolist()):
         numbers = ["" if np.isnan(x) else f"{x:.3f}".replace("-", "−") for x in bits[:, i]]
         most = int(letters.shares[i].argmax())
@@ -168,8 +174,9 @@ def letter_table(result: CorpusResult) -> Table | None:
         most_common = consensus if documents else ("", "")
         rows.append((position_name(i, origin), *numbers, *most_common, f"{documents:,}", *verdicts))
     note = (
-        "Bits with 95 % interval. Differs from the background: likelihood-ratio test. Stands out: "
-        "exact test against the two nearest positions. Both with Bonferroni’s correction."
+        "Bits against the background with 95 % interval. Differs from the background: "
+        "likelihood-ratio test. Stands out: exact test against the two nearest positions. Both "
+        "with Bonferroni’s correction."
     )
     return Table("Information by position", header, rows, note)
 
