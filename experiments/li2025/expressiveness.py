@@ -76,7 +76,7 @@ def encoding_expressiveness(
     be scaled, so that x + p_i = x' + p_j only for i = j (as in the proof of Theorem 3 of Yun et al.
     2020). On a fixed compact domain they may not suffice: embeddings (p_1 − p_0, 0) give the states
     p_1, p_1. Under a causal mask a <bos> distinguishes positions even without an encoding
-    (Kazemnejad et al. 2023, Theorem 1). Universality among causal maps is not claimed.
+    (Kazemnejad et al. 2023, Theorem 1). Universality among causal maps is does not apply.
 
     States are embeddings and attention outputs of one layer of at most the sizes `SMALL`, in
     float64, with random weights and parameters. Reach is tested on all positions of the training

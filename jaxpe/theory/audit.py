@@ -160,7 +160,7 @@ def verdict(audit: Audit) -> str:
 
     >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
-    'not claimed: A1 fails; (13) fails'
+    'does not apply: A1 fails; (13) fails'
     """
     failed, false, beside = (
         [name for name, comparison in part.items() if not np.all(comparison.holds)]
@@ -168,7 +168,7 @@ def verdict(audit: Audit) -> str:
     )
     outcome = _fail(false) if false else "holds"
     if failed:
-        outcome = f"not claimed: {_fail(failed)}; {outcome}"
+        outcome = f"does not apply: {_fail(failed)}; {outcome}"
     elif audit.unchecked:
         prefix = "not decided: " if false else ""
         outcome = f"{prefix}{outcome}; not checked: {', '.join(audit.unchecked)}"

@@ -129,7 +129,7 @@ def test_it_needs_the_causal_mask():
 
 def fails(audit):
     assert not audit.conclusions["h_3 = t"].holds
-    assert theory.verdict(audit).startswith("not claimed")
+    assert theory.verdict(audit).startswith("does not apply")
 
 
 def test_what_has_no_room_is_refused():

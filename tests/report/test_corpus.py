@@ -139,7 +139,7 @@ def test_rows_of_tables_are_those_of_the_result():
         assert [observed, position, violated, r] == expected
     (information,) = (rows for rows in shown.values() if len(rows) == N)
     assert information[7] == (
-        "−1", "1.400", "1.300", "1.600", "0.700", "A", "0.700", "90", "yes", "yes",
+        "−1", "1.400", "0.700", "0.650", "0.800", "A", "0.700", "90", "yes", "yes",
     )  # fmt: skip
     assert shown["Most frequent tokens"][0] == ("−8", "return 1,205", "returns 246", "a 242")
 

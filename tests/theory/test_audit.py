@@ -57,12 +57,12 @@ def test_verdicts_also_under_jit_and_vmap():
     for parts, said in [
         (({"A": yes}, {"B": yes}), "holds"),
         (({"A": yes}, {"B": no, "C": no}), "refuted: B, C fail"),
-        (({"A": no}, {"B": no}), "not claimed: A fails; B fails"),
+        (({"A": no}, {"B": no}), "does not apply: A fails; B fails"),
         (({}, {"B": no}, {"D": yes}), "refuted: B fails"),
         (({}, {"B": yes}, {"D": no}), "holds; of what holds instead D fails"),
         (({}, {"B": yes}, {}, unchecked), "holds; not checked: U, V"),
         (({"A": yes}, {"B": no}, {}, unchecked), "not decided: B fails; not checked: U, V"),
-        (({"A": no}, {"B": yes}, {}, unchecked), "not claimed: A fails; holds"),
+        (({"A": no}, {"B": yes}, {}, unchecked), "does not apply: A fails; holds"),
     ]:
         assert verdict(Audit(*parts[:2], {}, *parts[2:])) == said
     added = Audit({"A": yes}, {}, {}).add_hypotheses({"A": no, "C": no}, unchecked=("U",))

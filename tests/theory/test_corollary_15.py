@@ -54,7 +54,7 @@ def test_a_transformer():
     masked = corollary_15(gradients, mu, family="masked")
     # Words absent from a position: (i) is about distributions away from zero.
     assert masked.hypotheses["away from zero"].rhs == 0
-    assert verdict(masked) == "not claimed: away from zero fails; D_KL ≤ 2√2 d_H fails"
+    assert verdict(masked) == "does not apply: away from zero fails; D_KL ≤ 2√2 d_H fails"
     # (i) has no unit: a loss a thousand times as large has a thousand times the slope.
     scaled = corollary_15(jax.tree.map(lambda x: 1000 * x, gradients), mu, family="masked")
     assert not scaled.conclusions["L_g ≤ 2√2"].holds

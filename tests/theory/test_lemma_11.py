@@ -145,6 +145,6 @@ def test_a_transformer():
     audit = lemma_11(found, mu)
     assert not audit.hypotheses["τ < 1"].holds
     assert audit.instead["rows sum to 0"].holds
-    assert verdict(audit).startswith("not claimed: ε_suff, τ < 1 fail; (7)")
+    assert verdict(audit).startswith("does not apply: ε_suff, τ < 1 fail; (7)")
     with pytest.raises(ValueError, match="smoothing"):
         lemma_11(found, mu, smoothing=1.0)

@@ -30,7 +30,9 @@ def test_no_increasing_kernel_is_positive_definite():
         assert {"A1 increasing", "A1 diagonal"} <= held(found)
         assert found.hypotheses["A1 positive"].rhs < 0
         assert "A1 positive" not in held(found)
-    assert verdict(lemma_18(1 + LINE, ONES, LINE)).startswith("not claimed: A1 positive, A4 fail;")
+    assert verdict(lemma_18(1 + LINE, ONES, LINE)).startswith(
+        "does not apply: A1 positive, A4 fail;"
+    )
     found = lemma_18(np.exp(-LINE), ONES, LINE)
     assert found.measured["explained by decreasing f"] == 1
     assert held(found) & {"A1 positive", "A1 diagonal", "A1 increasing"} == {"A1 positive"}

@@ -52,10 +52,10 @@ def test_an_error_is_found_where_it_is():
 
 def test_it_is_not_claimed_without_its_hypotheses():
     for ids in ([3, 0, 1, 4, 1], [0, 3, 0, 4, 1], [3, 3, 1, 4, 1]):
-        assert verdict(first(ids=np.array(ids))) == "not claimed: <bos> first fails; holds"
+        assert verdict(first(ids=np.array(ids))) == "does not apply: <bos> first fails; holds"
     assert first(ids=IDS + 7, bos=7).hypotheses["<bos> first"].holds
     ahead = np.full((N, N), 1 / N)
-    assert verdict(first(weights=ahead)) == "not claimed: causal mask fails; (25) fails"
+    assert verdict(first(weights=ahead)) == "does not apply: causal mask fails; (25) fails"
     uneven = EVEN.copy()
     uneven[2, :3] = [0.5, 0.25, 0.25]
     np.testing.assert_allclose(first(weights=uneven).conclusions["(25)"].lhs, 1 / 2 - 1 / 3)
@@ -73,7 +73,7 @@ def test_logits_are_content_minus_the_offset():
     assert verdict(wrong) == "refuted: (36) fails"
     np.testing.assert_allclose(wrong.measured["error by offset"], np.arange(N), atol=1e-14)
     away = second(logits, content, positions=T + 0.3)
-    assert verdict(away) == "not claimed: h_3 = t fails; holds"
+    assert verdict(away) == "does not apply: h_3 = t fails; holds"
     assert second(logits, content, positions=T + 0.3, tolerance=0.7).hypotheses["h_3 = t"].holds
 
 

@@ -60,7 +60,7 @@ def test_it_holds_by_degrees_of_freedom():
     count = audit.conclusions["over-parametrised"]
     assert (count.lhs, count.rhs) == (7 * (24 - 7), 8 * 16)
     narrow = remark_8(D, width=7, ranks=RANKS)
-    assert verdict(narrow) == "not claimed: r < d fails; holds"
+    assert verdict(narrow) == "does not apply: r < d fails; holds"
     # One negative eigenvalue: no Euclidean distances, and no rank is exact.
     bent = remark_8(np.where(D.max() == D, 3 * D, D), width=16, ranks=RANKS)
     assert verdict(bent) == "refuted: exact at r fails"

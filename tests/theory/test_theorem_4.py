@@ -50,7 +50,7 @@ def test_targets_at_positions_refute_it():
     assert audit.measured["gradient"] == 0
     assert audit.measured["losses"][0] > 0 == loss(P, (ids[0], targets[0]))
     # Exchanging rows of P, the other reading, changes nothing: (H2) is what fails then.
-    assert verdict(at(None)) == "not claimed: H2 fails; separated fails"
+    assert verdict(at(None)) == "does not apply: H2 fails; separated fails"
 
 
 def test_a_causal_mask_refutes_it_for_one_label_a_sequence():

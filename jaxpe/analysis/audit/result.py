@@ -11,7 +11,7 @@ from jaxpe.theory.statements import Statement, Status
 
 # A statement is refuted where its hypotheses hold and a conclusion fails, is not decided where a
 # hypothesis is unchecked instead, and claims nothing of a model where a hypothesis fails.
-Outcome = Literal["holds", "refuted", "not decided", "not claimed"]
+Outcome = Literal["holds", "refuted", "not decided", "does not apply"]
 
 
 class AuditFacts(NamedTuple):
@@ -83,7 +83,7 @@ class AuditedStatement(NamedTuple):
     def outcome(self) -> Outcome:
         """Verdict of the evaluation on this model and corpus."""
         if not all(sides.holds for sides in self.hypotheses.values()):
-            return "not claimed"
+            return "does not apply"
         if all(sides.holds for sides in self.conclusions.values()):
             return "holds"
         return "not decided" if self.unchecked else "refuted"

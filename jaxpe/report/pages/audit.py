@@ -20,9 +20,8 @@ _OUTCOMES = {
     "holds": ("statements that hold", "Every hypothesis and every conclusion holds."),
     "refuted": ("refuted statements", "Every hypothesis holds, and a conclusion fails."),
     "not decided": ("statements not decided", "A hypothesis of a failing one cannot be checked."),
-    "not claimed": ("statements that do not apply", "A hypothesis fails."),
+    "does not apply": ("statements that do not apply", "A hypothesis fails."),
 }
-_SHOWN = {"not claimed": "does not apply"}
 
 
 @page.register
@@ -32,8 +31,7 @@ def audit_page(result: AuditResult) -> Page:
     for one in result.statements:
         name, against = f"{one.name}: {one.published.title}", f"in general {one.status}"
         why = one.verdict.removeprefix(one.outcome).removeprefix(": ")
-        value = _SHOWN.get(one.outcome, one.outcome)
-        rows.append(Finding(name, value, against=against, verdict=why))
+        rows.append(Finding(name, one.outcome, against=against, verdict=why))
     compared = [(one.name, *line) for one in result.statements for line in lines(one)]
     comparisons = Table("Comparisons", ("statement", "claim", "found", "holds"), compared)
     note = "if: hypothesis; then: conclusion; instead: what is true. Noise is not considered."

@@ -101,9 +101,10 @@ def methods(result: CorpusResult) -> str:
         "McNemar's exact test [@mcnemar1947] with Bonferroni's correction."
     )
     logos = (
-        "Sequence logos follow [@schneider1990]. Bits have Miller's [@miller1955] correction for few sequences "
-        "and intervals by the delta method. Positions that differ from the background, the letters "
-        "of the other positions, are found by a likelihood-ratio test with Bonferroni's correction."
+        "Sequence logos follow [@schneider1990]. Bits have Miller's correction for few sequences "
+        "[@miller1955] and intervals by the delta method. Positions that differ from the "
+        "background, the letters of the other positions, are found by a likelihood-ratio test with "
+        "Bonferroni's correction."
     )
     return " ".join([tested] * bool(result.standing_out) + [logos] * bool(result.letters))
 

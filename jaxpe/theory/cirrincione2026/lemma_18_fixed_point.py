@@ -30,8 +30,9 @@ def lemma_18(
     of the variance of α_ij over i ≤ j, with d_ii = 0; "A1 diagonal", f(0) ≤ f(d): no α_ii is above
     any α_ij; and λ_min(α) > 0. The last two exclude each other: α ≻ 0 has α_ii + α_jj > 2α_ij. (A2)
     ‖b_i − b_j‖ ≤ C_b d_H, with C_b the largest quotient there is: it fails where that is infinite.
-    (A3) is the hypothesis of Conjecture 5. (A4) the flow from P_0 = 0 stays bounded: no negative
-    eigenvalue, and b in the range of α.
+    (A3) d_H is monotone: no triple has |i − j| < |i − k| and d_ij > d_ik. Ties, which
+    `conjecture_5` examines as well, do not count here. (A4) the flow from P_0 = 0 stays bounded: no
+    negative eigenvalue, and b in the range of α.
 
     Conclusions. "(13)" with its constant C = (C_b + 2 R L_f ‖f‖∞)/λ_min as published, L_f the
     largest |α_il − α_jl| / d_H(μ_i, μ_j) and R the largest ‖p_i‖ along the flow; "(13) with n",
@@ -46,7 +47,8 @@ def lemma_18(
 
     What holds instead, by Cauchy and Schwarz in the norm of α: "energy bound", ‖p*_i − p*_j‖² ≤
     (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b). Its first factor grows where d_H shrinks. Positions
-    absent from D are left out. Where α is singular, P* is the least solution.
+    absent from D are left out. It needs α ⪰ 0, as a kernel of `positional_ntk` is. Where α is
+    singular, P* is the least solution.
 
     Args:
         alpha: `[n, n]`, symmetric, of `jaxpe.ntk.positional_ntk`.
