@@ -114,7 +114,8 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         if len(defined) > 1:
             raise ValueError(
                 f"`chain` cannot choose between encodings {defined}, which all define `vectors`: "
-                f"call encodings[{defined[0]}].vectors(...), or chain only one"
+                f"call encodings[{defined[0]}].vectors(params[{defined[0]}], positions), or pass "
+                'by="logits" to `encoding_distances`'
             )
         return functions[defined[0]](positions)
 

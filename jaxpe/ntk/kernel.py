@@ -57,7 +57,8 @@ def empirical_ntk(
     at a time; Jacobians of x2 are computed again for every block of x1. It is compiled once for the
     same f, has gradients, and `vmap` over params gives an ensemble.
 
-    One `vmap` of `jax.jacrev` forms the Jacobians, and a matrix product the kernel.
+    One `vmap` of `jax.jacrev` forms the Jacobians, and a matrix product the kernel. Each output of
+    an example costs a backward pass: let f return those that you need, such as the last token's.
 
     Args:
         f: `(params, x) -> [batch, ...]`, one floating array. Of `apply =

@@ -29,7 +29,7 @@ def training_finding(options: Source, *, found: bool) -> Finding:
     runs = [f"{base} --encoding {name} --out run-{name}" for name in TRIED]
     why = "No effect of position says nothing of word order"
     return Finding(
-        "best of 16 encodings in our training",
+        "best of 16 encodings in jaxpe’s own runs",
         best,
         against=f"mean rank {means[best]}; no encoding {means['none']}",
         verdict="lowest losses on three tasks",

@@ -356,7 +356,9 @@ def finished_summary(config: TrainConfig) -> TrainSummary | None:
 
 
 def load_run(directory: str | Path) -> LoadedRun:
-    """Load the model of a finished or unfinished run, from its newest checkpoint.
+    """Load the model of a run of `train`, finished or not, from its newest checkpoint.
+
+    A folder of `fit` has arrays alone: read it with `Checkpoints.restore`.
 
     Args:
         directory: folder of the run.

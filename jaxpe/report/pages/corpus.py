@@ -483,10 +483,11 @@ def methods(result: CorpusResult) -> str:
             f"single fold ({facts.tokens - tokens:,} tokens) are left out."
         )
     parts.append(
-        "Squared Hellinger distances between positions are products of disjoint halves of the "
-        f"documents, averaged over {options.splits} splits, less those of {nulls}rotated corpora, "
-        "in which each document is rotated by a random offset, its last token in place "
-        "[@cirrincione2026; @jaxpe]. A dimension is significant if at most 5 % of rotated corpora "
+        "Squared Hellinger distances between positions [@cirrincione2026] are products of disjoint "
+        f"halves of the documents, averaged over {options.splits} splits, less those of "
+        f"{nulls}rotated corpora, "
+        "in which each document is rotated by a random offset, its last token in place [@jaxpe]. "
+        "A dimension is significant if (1 + b)/(1 + m) ≤ 0.05, where b of the m rotated corpora "
         f"exceed its eigenvalue. Intervals (95 %) are of balanced half-samples of {facts.folds} "
         "folds [@mccarthy1969]; those of the geometry are calibrated on rotated documents. Scaled "
         f"stress of encodings (width {options.dim}) is on held-out halves."
