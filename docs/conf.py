@@ -39,6 +39,7 @@ html_title = f"jaxpe {SHOWN}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["tables.js"]
+html_search_scorer = "_static/scorer.js"
 copybutton_selector = "div:not(.output) > div.highlight > pre"
 copybutton_exclude = ".linenos, .gp, .go"
 html_copy_source = False

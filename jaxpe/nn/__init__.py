@@ -13,7 +13,7 @@ from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.functionalize import functionalize, init_model
 from jaxpe.nn.generate import generate
 from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Regressor, Seq2SeqLM
-from jaxpe.nn.logit_decomposition import head_encoding, split_heads
+from jaxpe.nn.logit_decomposition import head_encoding, position_means, split_heads
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions
 from jaxpe.nn.partition_rules import partition_rules
 from jaxpe.nn.positions import position_functions
@@ -26,5 +26,6 @@ __all__ = [
     "content_logits", "evict_tokens", "functionalize", "generate", "head_encoding",
     "init_model", "load_causal_lm", "load_classifier", "load_masked_lm", "load_model",
     "load_seq2seq_lm", "move_cache", "nope_decoder", "packed_positions", "padded_positions",
-    "partition_rules", "position_functions", "save_huggingface", "split_heads", "with_encoding",
+    "partition_rules", "position_functions", "position_means", "save_huggingface",
+    "split_heads", "with_encoding",
 ]  # fmt: skip

@@ -269,13 +269,12 @@ def position_means(
 ) -> Float[Array, "layers n dim"]:
     """Position part of the inputs of each layer, p_i = E[x_i] − mean over i of E[x_i].
 
-    `HiddenSums.means` over the documents of all batches; n is the length of the longest rows.
+    Means are over the documents of all batches; n is the length of the longest rows.
     Batches are summed in float32 or wider, and added in float64.
 
     Args:
-        model: model of `sum_hidden`, or a function `(ids, **options) -> HiddenSums`. One is
-            `functools.partial(jax.jit(apply), params)` with `apply, params =
-            jaxpe.nn.functionalize(model, method=sum_hidden)`.
+        model: transformer, or classifier or language model on one; or a function `(ids,
+            **options)` that returns the sums of its hidden states.
         batches: one batch or more, each with "ids" `[..., n]` and optionally "mask", "positions",
             "segments", "token_types" or "memory". A new shape compiles again.
 

@@ -25,8 +25,8 @@ _SINKS = 3  # positions, and tokens
 _NEAR = 8  # offsets by which heads are chosen for the figure
 _CAUSES = {
     "none": "Logits hardly depend on positions.",
-    "positions": "Positions are the cause (encoding or causal mask), not words with typical "
-    "places.",
+    "positions": "Shuffled words leave it: it comes from the encoding, the causal mask, or the "
+    "sink of the first token.",
     "words": "Encoding and causal mask add little.",
     "both": "Words with typical positions add to it.",
 }

@@ -23,16 +23,18 @@ def section(stage: SpectralStage, result: InspectResult, of: ModelMeasures) -> S
     ]  # fmt: skip
     parts = stage.parts
     rows = [
-        (name, *(hundreds(_mean(x[..., k])) for x in (parts.share, parts.residual)))
+        (name, *(hundreds(_median(x[..., k])) for x in (parts.share, parts.residual)))
         for k, name in enumerate(PARTS)
         if (parts.share[..., k] != 0).any()
     ]
-    rows.append(("cross terms", hundreds(_mean(parts.cross)), ""))
-    header = ("part of the logits", "share of squares, %", "beyond Toeplitz, %")
+    rows.append(("cross terms", hundreds(_median(parts.cross)), ""))
+    header = ("part of the logits, median head", "share of squares, %", "beyond Toeplitz, %")
     note = (
-        "Toeplitz: one value for each offset j − i. Position: its mean hidden state; content: the "
-        "rest. Parts cancel, so shares may exceed 100 %. Beyond Toeplitz is a share of squares, "
-        "the mean logit included; Attention's share beyond the offset is of variance."
+        "Toeplitz: one value for each offset j − i. Position: the mean hidden state of each "
+        "position, less their common mean. Content: the rest, the common mean included; where it "
+        "rotates, this part of content is a function of the offset. Parts cancel, so shares may "
+        "exceed 100 %. Beyond Toeplitz is a share of squares, the mean logit included; Attention's "
+        "share beyond the offset is of variance."
     )
     return Section(TITLE, findings, [Table("Content and position", header, rows)], note=note)
 
@@ -67,6 +69,6 @@ def heads_section(stage: HeadStage, result: InspectResult, of: ModelMeasures) ->
     return Section(HEADS_TITLE, findings, [table])
 
 
-def _mean(values: np.ndarray) -> float:
-    """Mean of the values that are not NaN; NaN if all are."""
-    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+def _median(values: np.ndarray) -> float:
+    """Median of the values that are not NaN: ratios of a few heads are large; NaN if all are."""
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
