@@ -202,7 +202,7 @@ ATTACKS = {
     "arrow": Attack(arrow, f"{CORPUS}(folder / 'a.arrow')"),
     "parquet": Attack(arrow, f"{CORPUS}(folder / 'a.parquet')"),
     "npy": Attack(numpy_files, "jaxpe.data.load_tokens(folder / 'a.npy')", "cannot be read"),
-    "npz": Attack(numpy_files, "jaxpe.encodings.resolve(f'{folder}/a.npz')", "Python objects"),
+    "npz": Attack(numpy_files, "jaxpe.encodings.catalogue(f'{folder}/a.npz')", "Python objects"),
     "config": Attack(model, "jaxpe.nn.load_causal_lm(folder)"),
     "plan": Attack(model, "jaxpe.plans.read_config(folder / 'config.json')"),
     "tokenizer_config": Attack(model, "jaxpe.data.open_tokenizer(folder)"),
