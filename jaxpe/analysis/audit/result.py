@@ -39,7 +39,7 @@ class AuditFacts(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """A `jaxpe.theory.Comparison` of two numbers.
+    """A `Comparison` of two numbers.
 
     Attributes:
         lhs: left side.
@@ -59,9 +59,9 @@ class AuditedStatement(NamedTuple):
 
     Attributes:
         name: name of the statement.
-        status: verdict on it in general, of `jaxpe.theory.Statement`.
+        status: verdict on it in general, of `Statement`.
         verdict: verdict of the evaluation, in words.
-        hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
+        hypotheses, conclusions, instead, measured: fields of `Audit`, as plain values.
         unchecked: names of hypotheses that numbers cannot decide.
     """
 
