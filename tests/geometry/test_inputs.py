@@ -190,7 +190,8 @@ def test_a_million_words_in_float32_sum_to_one():
     found = geometry.hellinger_distances(mu).values  # known, and inside the program not known
     exact = np.sqrt(mu.astype(float))
     expected = np.sqrt(((exact[:, None] - exact[None]) ** 2).sum(-1))
-    np.testing.assert_allclose(found, expected, rtol=3e-4, atol=1e-6)  # 2e-4 with JAX 0.9
+    tolerance = 1e-4 if jax.__version_info__ >= (0, 10) else 3e-4  # JAX 0.9 sums less exactly
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-6)
 
 
 def test_rounding_of_inner_products_is_no_fault():
