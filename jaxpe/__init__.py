@@ -1,6 +1,6 @@
 """jaxpe: the geometry of positional encodings, in JAX.
 
-Each public name has one path, that of its package, such as `jaxpe.encodings.rope`. Packages are
+Each public name has one path, through its package, as `jaxpe.encodings.rope`. Packages are
 imported when they are asked for: some need an extra (Flax, Optax, files), and `import jaxpe` alone
 does not import JAX.
 """

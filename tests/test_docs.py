@@ -41,6 +41,11 @@ def test_every_public_name_has_a_page():
     assert len(list(offered())) == len(names.public_names()) > 250
 
 
+def test_every_public_name_has_one_path():
+    values = [name.value for name in names.public_names() if name.kind != "data"]
+    assert len({id(value) for value in values}) == len(values)
+
+
 def test_every_public_name_field_and_method_is_described():
     silent = []
     for name in names.public_names():

@@ -172,7 +172,7 @@ def fields(value: type) -> tuple[str, ...]:
 
 
 def call_of(value: Any) -> inspect.Signature:
-    """Signature of a call, without `self`; of a class, that of its constructor.
+    """Signature of a call, without `self`; a class has its constructor's.
 
     Raises:
         ValueError, TypeError: what has none.

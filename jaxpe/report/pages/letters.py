@@ -103,8 +103,8 @@ def methods(result: CorpusResult) -> str:
     logos = (
         "Sequence logos follow [@schneider1990]. Bits have Miller's correction for few sequences "
         "[@miller1955] and intervals by the delta method. Positions that differ from the "
-        "background, the letters of the other positions, are found by a likelihood-ratio test with "
-        "Bonferroni's correction."
+        "background, the letters of all positions that do not, are found by a likelihood-ratio "
+        "test with Bonferroni's correction."
     )
     return " ".join([tested] * bool(result.standing_out) + [logos] * bool(result.letters))
 
